@@ -38,8 +38,8 @@ class ScrapeSettings:
     """How pods are scraped.
 
     ``timeout`` covers the whole request: a real overloaded vLLM took 3.1 s to answer.
-    ``ca_file``, ``server_name`` and ``insecure_skip_verify`` concern https endpoints; ``token_file``
-    holds a bearer token, read again when it changes and sent to the scraped host only.
+    ``ca_file``, ``server_name`` and ``insecure_skip_verify`` concern https endpoints;
+    ``token_file`` holds a bearer token, read again when it changes, sent to the scraped host only.
     """
 
     interval: float = 5.0

@@ -8,12 +8,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Now:
 
 
 class Count(StrEnum):
-    """The counters the core reads, by neutral name. ``vllm/names.py`` maps vLLM's names to these."""
+    """The counters the core reads, by neutral name; ``vllm/names.py`` knows vLLM's names."""
 
     FINISHED = "finished"  # requests, all finish reasons but abort
     ERRORS = "errors"  # requests that finished with an error
@@ -100,7 +100,7 @@ class PodSample:
     ``process_start`` is unix seconds where the server exports it: a change is a restart.
     ``rejected`` counts values that were dropped, by cause (``out_of_range``, ``non_finite``).
     ``kv_name`` is the exposed name the KV use came from; ``missing`` names wanted families that the
-    body lacks (``kv``, ``ttft`` …). ``cache_config`` holds the labels of ``vllm:cache_config_info``.
+    body lacks (``kv``, ``ttft`` …). ``cache_config``: the labels of ``vllm:cache_config_info``.
     """
 
     models: Mapping[str, ModelSample]

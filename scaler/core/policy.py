@@ -61,7 +61,7 @@ class TriggerPolicy:
     quorum: float = 0.5
     stall_after: float = 120.0
     active_hold: float = 300.0
-    # Floors. lead_time None is ``auto``: learned cold start, else ``cold_start``, plus poll and sync.
+    # Floors. lead_time None is ``auto``: the cold start (learned, else given), one poll, one sync.
     windows: tuple[Window, ...] = ()
     lead_time: float | None = None
     cold_start: float = 180.0
