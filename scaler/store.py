@@ -160,8 +160,10 @@ class Store:
         return trigger
 
     def triggers(self) -> tuple[Trigger, ...]:
-        """Return all registered triggers, in a stable order."""
-        return tuple(self._triggers[key] for key in sorted(self._triggers))
+        """Return all registered triggers, in a stable order. Safe in any thread."""
+        # One C call copies the dictionary, so a trigger that comes or goes meanwhile does no harm.
+        triggers = list(self._triggers.values())
+        return tuple(sorted(triggers, key=lambda t: (t.key.namespace, t.key.name, t.key.id)))
 
     def of_object(self, namespace: str, name: str) -> tuple[Trigger, ...]:
         """Return the triggers of one ScaledObject."""
