@@ -15,6 +15,7 @@ import asyncio
 import hashlib
 import json
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,12 @@ from scaler.config.trigger import parse_trigger
 from scaler.errors import InvalidTrigger, TooManyTriggers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from scaler.clock import Clock
     from scaler.core.model import Decision
     from scaler.core.policy import TriggerPolicy
+    from scaler.errors import Problem
 
 TRAIL_SECONDS = 3600.0  # the page's picture
 TRAIL_STEP_SECONDS = 10.0
@@ -60,7 +62,10 @@ class TrailPoint:
 
 @dataclass(slots=True, eq=False)
 class Trigger:
-    """A registered trigger. Only the store and the poller change it."""
+    """A registered trigger. Only the store and the poller change it.
+
+    ``refusal`` is set while the operator's ``--allow-endpoints`` bars what the metadata names.
+    """
 
     key: TriggerKey
     policy: TriggerPolicy
@@ -69,12 +74,16 @@ class Trigger:
     asked_at: float
     streams: int = 0
     decision: Decision | None = None
+    refusal: str | None = None
     trail: deque[TrailPoint] = field(default_factory=deque)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def first_decision(self, timeout: float) -> Decision | None:
-        """Return the newest decision, waiting up to ``timeout`` seconds for the first."""
-        if self.decision is None:
+        """Return the newest decision, waiting up to ``timeout`` seconds for the first.
+
+        None when there is none by then, or as soon as the trigger is refused.
+        """
+        if self.decision is None and self.refusal is None:
             try:
                 async with asyncio.timeout(timeout):
                     await self._changed.wait()
@@ -94,9 +103,21 @@ class Trigger:
             await changed.wait()
 
     def publish(self, decision: Decision) -> None:
-        """Replace the decision and wake whoever waits for it."""
+        """Replace the decision and wake whoever waits for it. A decision ends a refusal."""
         self.decision = decision
+        self.refusal = None
         self._remember(decision)
+        self._wake()
+
+    def refuse(self, text: str) -> None:
+        """Say why this trigger may not be watched, and wake whoever waits for a decision.
+
+        ``text`` goes to the caller: one short, stable sentence without secrets.
+        """
+        self.refusal = text
+        self._wake()
+
+    def _wake(self) -> None:
         # A fresh event for the next round: waiters of this one all wake, none is missed.
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -119,6 +140,9 @@ class Trigger:
             self.trail.popleft()
 
 
+_Seen = tuple[str, str, frozenset[tuple[str, str]]]  # namespace, name, metadata
+
+
 class Store:
     """All registered triggers."""
 
@@ -127,9 +151,9 @@ class Store:
         self._ttl = ttl
         self._limit = limit
         self._triggers: dict[TriggerKey, Trigger] = {}
-        # Metadata seen before, so that a poll costs one dictionary look-up, not a parse.
-        self._keys: dict[tuple[str, str, frozenset[tuple[str, str]]], TriggerKey] = {}
-        self._mistakes: dict[TriggerKey, InvalidTrigger] = {}
+        # Metadata of registered triggers, so that a poll costs one look-up, not a digest.
+        self._keys: dict[_Seen, TriggerKey] = {}
+        self._mistakes: dict[TriggerKey, tuple[Problem, ...]] = {}
         self.arrived = asyncio.Event()  # set when a trigger registers; the poller clears it
 
     def register(self, namespace: str, name: str, metadata: Mapping[str, str]) -> Trigger:
@@ -137,27 +161,31 @@ class Store:
 
         Raises InvalidTrigger with every problem of the metadata, TooManyTriggers at the bound.
         """
-        key = self._key(namespace, name, metadata)
+        seen = (namespace, name, frozenset(metadata.items()))
+        key = self._keys.get(seen) or TriggerKey(namespace, name, _digest(metadata))
         now = self._clock.now().monotonic
         trigger = self._triggers.get(key)
         if trigger is not None:
             trigger.asked_at = now
             return trigger
-        if key in self._mistakes:
-            raise self._mistakes[key]
-        try:
-            policy, warnings = parse_trigger(metadata)
-        except InvalidTrigger as mistake:
-            while len(self._mistakes) >= REMEMBERED_MISTAKES:
-                self._mistakes.pop(next(iter(self._mistakes)))
-            self._mistakes[key] = mistake
-            raise
+        policy, warnings = self._parse(key, metadata)
         if len(self._triggers) >= self._limit:
             raise TooManyTriggers(f"already watching {self._limit} triggers; raise --max-triggers")
         trigger = Trigger(key, policy, warnings, registered_at=now, asked_at=now)
         self._triggers[key] = trigger
+        self._keys[seen] = key
         self.arrived.set()
         return trigger
+
+    @contextmanager
+    def streaming(self, trigger: Trigger) -> Iterator[None]:
+        """Keep ``trigger`` registered while a stream of it is open, and ``ttl`` seconds longer."""
+        trigger.streams += 1
+        try:
+            yield
+        finally:
+            trigger.streams -= 1
+            trigger.asked_at = self._clock.now().monotonic
 
     def triggers(self) -> tuple[Trigger, ...]:
         """Return all registered triggers, in a stable order. Safe in any thread."""
@@ -167,9 +195,8 @@ class Store:
 
     def of_object(self, namespace: str, name: str) -> tuple[Trigger, ...]:
         """Return the triggers of one ScaledObject."""
-        return tuple(
-            t for t in self.triggers() if (t.key.namespace, t.key.name) == (namespace, name)
-        )
+        mine = (t for t in self._triggers.values() if t.key.namespace == namespace)
+        return tuple(sorted((t for t in mine if t.key.name == name), key=lambda t: t.key))
 
     def expire(self) -> tuple[TriggerKey, ...]:
         """Forget the triggers that KEDA no longer asks about; return their keys."""
@@ -185,13 +212,21 @@ class Store:
             self._keys = {seen: key for seen, key in self._keys.items() if key in self._triggers}
         return gone
 
-    def _key(self, namespace: str, name: str, metadata: Mapping[str, str]) -> TriggerKey:
-        seen = (namespace, name, frozenset(metadata.items()))
-        key = self._keys.get(seen)
-        if key is None:
-            canonical = json.dumps(sorted(metadata.items()), ensure_ascii=True)
-            key = TriggerKey(namespace, name, hashlib.sha256(canonical.encode()).hexdigest()[:8])
-            if len(self._keys) >= 2 * self._limit:
-                self._keys.clear()
-            self._keys[seen] = key
-        return key
+    def _parse(
+        self, key: TriggerKey, metadata: Mapping[str, str]
+    ) -> tuple[TriggerPolicy, tuple[str, ...]]:
+        if key in self._mistakes:
+            # A new exception each time: one raised again and again drags every traceback along.
+            raise InvalidTrigger(self._mistakes[key])
+        try:
+            return parse_trigger(metadata)
+        except InvalidTrigger as mistake:
+            while len(self._mistakes) >= REMEMBERED_MISTAKES:
+                self._mistakes.pop(next(iter(self._mistakes)))
+            self._mistakes[key] = mistake.problems
+            raise
+
+
+def _digest(metadata: Mapping[str, str]) -> str:
+    canonical = json.dumps(sorted(metadata.items()), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:8]
