@@ -1,0 +1,89 @@
+"""The derived metrics: a Prometheus collector over the published decisions.
+
+Reading changes nothing, and a trigger's series vanish with the trigger: the families are built at
+each scrape from what the store holds then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from scaler.exporter.families import (
+    FAMILIES,
+    IDENTITY,
+    POD_DETAIL,
+    PREFIX,
+    Scene,
+    label_value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from prometheus_client import Metric
+
+    from scaler.clock import Clock
+    from scaler.exporter.families import Family
+    from scaler.store import Store, Trigger
+
+REGISTERED = PREFIX + "registered_triggers"
+REGISTERED_HELP = "Triggers that KEDA asks about."
+
+
+class DerivedCollector(Collector):
+    """Exports every trigger of ``store``. ``pod_detail`` adds one series a pod and family."""
+
+    def __init__(self, store: Store, clock: Clock, *, pod_detail: bool = False) -> None:
+        self._store = store
+        self._clock = clock
+        self._families = (*FAMILIES, *POD_DETAIL) if pod_detail else FAMILIES
+
+    def describe(self) -> Iterable[Metric]:
+        """Name the families without reading anything, so that registering has no effects."""
+        yield GaugeMetricFamily(REGISTERED, REGISTERED_HELP)
+        for family in self._families:
+            yield _empty(family)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families, of all triggers, at one instant."""
+        now = self._clock.now().monotonic
+        triggers = self._store.triggers()
+        yield GaugeMetricFamily(REGISTERED, REGISTERED_HELP, value=len(triggers))
+        scenes = [(_identity(trigger), _scene(trigger, now)) for trigger in triggers]
+        for family in self._families:
+            yield _filled(family, scenes)
+
+
+def _empty(family: Family) -> GaugeMetricFamily:
+    return GaugeMetricFamily(family.full_name, family.help, labels=(*IDENTITY, *family.labels))
+
+
+def _filled(
+    family: Family, scenes: Sequence[tuple[tuple[str, ...], Scene | None]]
+) -> GaugeMetricFamily:
+    metric = _empty(family)
+    for identity, scene in scenes:
+        if scene is None:
+            if family.undecided is not None:
+                metric.add_metric(identity, family.undecided)
+            continue
+        for labels, value in family.read(scene):
+            if value is not None:
+                metric.add_metric((*identity, *labels), value)
+    return metric
+
+
+def _identity(trigger: Trigger) -> tuple[str, ...]:
+    key = trigger.key
+    return label_value(key.namespace), label_value(key.name), key.id
+
+
+def _scene(trigger: Trigger, now: float) -> Scene | None:
+    decision = trigger.decision  # read once: another may be published meanwhile
+    if decision is None:
+        return None
+    # A decision can be published after ``now`` was read; an age is never negative.
+    return Scene(decision, trigger.policy, max(0.0, now - decision.at.monotonic))
