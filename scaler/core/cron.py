@@ -1,0 +1,287 @@
+"""Five-field cron expressions in local wall time.
+
+The dialect is the one KEDA's cron scaler documents: minute, hour, day of month, month, day of week;
+``*``, numbers, names, ranges, lists and steps; ``?`` for either day field. When both day fields are
+restricted a day matches if either does (crontab(5)); ``*/2`` counts as restricted, as in KEDA.
+Anything else is refused with the token that is at fault, never read as ``*`` (case T10).
+
+Why not a library's iterator: see docs/decisions/0020-cron-by-looking-back.md.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+    from zoneinfo import ZoneInfo
+
+# The longest wait between two leap days is eight years (1896 to 1904, 2096 to 2104).
+HORIZON = timedelta(days=9 * 366)
+
+_DAY = timedelta(days=1)
+_SECOND = timedelta(seconds=1)
+_EPOCH = date(2024, 1, 1)  # a Monday of a leap year: every day and month pattern follows it
+_STARTS_COMPARED = 400  # enough for every pattern of a year to show its shortest gap
+
+
+class CronError(ValueError):
+    """An expression outside the dialect; the message names the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        named = f" or {self.names[0]}-{self.names[-1]}" if self.names else ""
+        return f"{self.low}-{self.high}{named}"
+
+
+# fmt: off
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN",
+           "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+# fmt: on
+_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_MINUTE = _Field("minute", 0, 59)
+_HOUR = _Field("hour", 0, 23)
+_DAY_OF_MONTH = _Field("day of month", 1, 31)
+_MONTH = _Field("month", 1, 12, _MONTHS)
+_DAY_OF_WEEK = _Field("day of week", 0, 7, _WEEKDAYS)
+_FIELDS = (_MINUTE, _HOUR, _DAY_OF_MONTH, _MONTH, _DAY_OF_WEEK)
+_DAY_FIELDS = (_DAY_OF_MONTH, _DAY_OF_WEEK)
+_MONTH_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """A parsed expression. ``times`` are minutes of the day, ascending; ``weekdays``: 0 is Sunday.
+
+    ``None`` for ``days`` or ``weekdays`` means unrestricted.
+    """
+
+    times: tuple[int, ...]
+    days: frozenset[int] | None
+    months: frozenset[int]
+    weekdays: frozenset[int] | None
+
+    def matches(self, day: date) -> bool:
+        """Tell whether the expression fires on a local date."""
+        if day.month not in self.months:
+            return False
+        by_day = self.days is not None and day.day in self.days
+        by_weekday = self.weekdays is not None and day.isoweekday() % 7 in self.weekdays
+        return by_day or by_weekday or (self.days is None and self.weekdays is None)
+
+    def fires_at(self, wall: datetime) -> bool:
+        """Tell whether the expression fires at a naive local time, a whole minute."""
+        minute = 60 * wall.hour + wall.minute
+        index = bisect_left(self.times, minute)
+        return self.times[index : index + 1] == (minute,) and self.matches(wall.date())
+
+    def days_from(self, day: date, *, back: bool = False) -> Iterator[date]:
+        """Yield matching local dates from ``day`` on, in either direction, up to the horizon."""
+        last = day - HORIZON if back else day + HORIZON
+        while (day >= last) if back else (day <= last):
+            if day.month not in self.months:
+                day = _month_edge(day, back=back)
+                continue
+            if self.matches(day):
+                yield day
+            day += -_DAY if back else _DAY
+
+
+def _month_edge(day: date, *, back: bool) -> date:
+    """Return the nearest day of the neighbouring month, in either direction."""
+    first = day.replace(day=1)
+    return first - _DAY if back else (first + timedelta(days=32)).replace(day=1)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def parse_cron(text: str) -> Cron:
+    """Read an expression. Raises CronError naming the token that is at fault."""
+    tokens = text.split()
+    if len(tokens) == 1 and tokens[0].startswith("@"):
+        raise CronError(f"{tokens[0]!r} is not supported; write five fields")
+    if len(tokens) != len(_FIELDS):
+        raise CronError(f"expected 5 fields, got {len(tokens)}")
+    sets = [_read_field(token.upper(), field) for token, field in zip(tokens, _FIELDS, strict=True)]
+    minutes, hours, days, months, weekdays = sets
+    cron = Cron(
+        times=tuple(sorted(60 * hour + minute for hour in hours for minute in minutes)),
+        days=None if _unrestricted(tokens[2]) else days,
+        months=months,
+        weekdays=None if _unrestricted(tokens[4]) else frozenset(day % 7 for day in weekdays),
+    )
+    if _never_matches(cron):
+        raise CronError(f"{' '.join(tokens)!r} never matches: no such day of the month")
+    return cron
+
+
+def _unrestricted(token: str) -> bool:
+    return any(term in {"*", "?", "*/1", "?/1"} for term in token.split(","))
+
+
+def _never_matches(cron: Cron) -> bool:
+    if cron.days is None or cron.weekdays is not None:
+        return False
+    return min(cron.days) > max(_MONTH_LENGTHS[month - 1] for month in cron.months)
+
+
+def _read_field(token: str, field: _Field) -> frozenset[int]:
+    return frozenset().union(*(_read_term(term, field) for term in token.split(",")))
+
+
+def _read_term(term: str, field: _Field) -> range:
+    """Read ``*``, ``?``, ``N``, ``N-M``, each with an optional ``/step``; ``N/step`` runs on."""
+    span, slash, step_text = term.partition("/")
+    step = 1
+    if slash:
+        if not _is_number(step_text) or int(step_text) == 0:
+            raise _refuse(term, field, "a step is a whole number above 0")
+        step = int(step_text)
+    if span == "*" or (span == "?" and field in _DAY_FIELDS):
+        return range(field.low, field.high + 1, step)
+    first_text, dash, last_text = span.partition("-")
+    first = _read_value(first_text, term, field)
+    if dash:
+        last = _read_value(last_text, term, field)
+    else:
+        # Sunday's second number must not join "1/2".
+        last = (6 if field is _DAY_OF_WEEK else field.high) if slash else first
+    if last < first:
+        raise _refuse(term, field, "the range runs backwards")
+    return range(first, last + 1, step)
+
+
+def _read_value(text: str, term: str, field: _Field) -> int:
+    if text in field.names:
+        return field.names.index(text) + field.low
+    if not _is_number(text) or not field.low <= int(text) <= field.high:
+        raise _refuse(term, field, f"allowed is {field.allowed}")
+    return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 4
+
+
+def _refuse(term: str, field: _Field, why: str) -> CronError:
+    return CronError(f"{term!r} is no {field.name}: {why}")
+
+
+# --- from wall time to instants -------------------------------------------------------------------
+
+
+def to_instant(wall: datetime, zone: ZoneInfo) -> datetime:
+    """Return when a naive local ``wall`` time happens, in UTC.
+
+    A time that the clocks skip happens at the first existing minute after it (case T01); a time
+    that they repeat happens once, at its first occurrence. So instants never run backwards while
+    wall times run forwards.
+    """
+    local = wall.replace(tzinfo=zone)
+    instant = local.astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None) == wall:
+        return instant
+    # In a gap. fold=1 reads the wall time with the offset after it: an instant before the gap.
+    before = local.replace(fold=1).astimezone(UTC)
+    offset = before.astimezone(zone).utcoffset()
+    while instant - before > _SECOND:
+        middle = before + (instant - before) // (2 * _SECOND) * _SECOND
+        if middle.astimezone(zone).utcoffset() == offset:
+            before = middle
+        else:
+            instant = middle
+    return instant
+
+
+def _wall(day: date, minute: int) -> datetime:
+    return datetime.combine(day, time(minute // 60, minute % 60))
+
+
+def _fired(cron: Cron, day: date, zone: ZoneInfo, at: datetime) -> int:
+    """Return how many of a local day's firings have happened by ``at``."""
+
+    def instant(minute: int) -> datetime:
+        return to_instant(_wall(day, minute), zone)
+
+    return bisect_right(cron.times, at, key=instant)
+
+
+def last_firing(
+    cron: Cron, zone: ZoneInfo, at: datetime, skip: Container[date] = frozenset()
+) -> datetime | None:
+    """Return the naive local time of the last firing at or before ``at``; None: not in 9 years."""
+    # One day ahead: clocks that go back across midnight have shown tomorrow's date already.
+    for day in cron.days_from(at.astimezone(zone).date() + _DAY, back=True):
+        if day in skip:
+            continue
+        count = _fired(cron, day, zone, at)
+        if count:
+            return _wall(day, cron.times[count - 1])
+    return None
+
+
+def next_firing(
+    cron: Cron, zone: ZoneInfo, at: datetime, skip: Container[date] = frozenset()
+) -> datetime | None:
+    """Return the naive local time of the first firing after ``at``; None: not in 9 years."""
+    for day in cron.days_from(at.astimezone(zone).date() - _DAY):
+        if day in skip:
+            continue
+        count = _fired(cron, day, zone, at)
+        if count < len(cron.times):
+            return _wall(day, cron.times[count])
+    return None
+
+
+def first_after(cron: Cron, wall: datetime, skip: Container[date] = frozenset()) -> datetime | None:
+    """Return the first firing later than ``wall`` in local wall time; None: not in 9 years."""
+    minute = 60 * wall.hour + wall.minute
+    for day in cron.days_from(wall.date()):
+        if day in skip:
+            continue
+        index = bisect_left(cron.times, minute + 1) if day == wall.date() else 0
+        if index < len(cron.times):
+            return _wall(day, cron.times[index])
+    return None
+
+
+def last_before(cron: Cron, wall: datetime, skip: Container[date] = frozenset()) -> datetime | None:
+    """Return the last firing earlier than ``wall`` in local wall time; None: not in 9 years."""
+    minute = 60 * wall.hour + wall.minute
+    for day in cron.days_from(wall.date(), back=True):
+        if day in skip:
+            continue
+        count = bisect_left(cron.times, minute) if day == wall.date() else len(cron.times)
+        if count:
+            return _wall(day, cron.times[count - 1])
+    return None
+
+
+def shortest_gap(cron: Cron) -> timedelta:
+    """Return the shortest time between two firings, daylight saving aside: the period."""
+    gap = HORIZON
+    last = None
+    compared = 0
+    for day in cron.days_from(_EPOCH):
+        for minute in cron.times:
+            wall = _wall(day, minute)
+            gap = gap if last is None else min(gap, wall - last)
+            last = wall
+            compared += 1
+        if compared > _STARTS_COMPARED:
+            break
+    return gap
