@@ -127,6 +127,7 @@ class ScrapeCause(StrEnum):
     NOT_METRICS = "not_metrics"  # a login page, JSON, bytes that are no exposition
     NO_VLLM_METRICS = "no_vllm_metrics"  # 200, but no vllm: family
     NON_FINITE = "non_finite"  # NaN or Inf where a request count belongs
+    OTHER_MODEL = "other_model"  # the pod serves other models than the trigger's
     OTHER = "other"
 
 
