@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from concurrent.futures import Executor
 
     from prometheus_client import Metric
 
@@ -70,16 +70,16 @@ def _weight(parameters: dict[str, str]) -> float:
 
 
 class Renderer(Collector):
-    """Renders collectors, one rendering at a time and in a thread of its own.
+    """Renders collectors, one rendering at a time, in ``thread``.
 
     However many ask at once, each format is rendered at most once more than is already under way:
     those who came meanwhile share the next one. A flood of scrapes costs no more than a few (P14).
     """
 
-    def __init__(self, collectors: Sequence[Collector]) -> None:
+    def __init__(self, collectors: Sequence[Collector], thread: Executor) -> None:
         self._collectors = tuple(collectors)
         self._gate = asyncio.Semaphore(1)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metrics")
+        self._thread = thread
         self._awaited: dict[tuple[Format, bool], asyncio.Task[bytes]] = {}
         self.renderings = 0
 
@@ -109,7 +109,3 @@ class Renderer(Collector):
         generate = generate_openmetrics if form is Format.OPENMETRICS else generate_text
         body = generate(self)
         return gzip.compress(body, GZIP_LEVEL) if compress else body
-
-    def close(self) -> None:
-        """End the thread."""
-        self._thread.shutdown(wait=True, cancel_futures=True)

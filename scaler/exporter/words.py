@@ -6,6 +6,7 @@ whoever shows it escapes it.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from scaler.core.model import Guard, PodState, Reason, Signal
@@ -91,6 +92,8 @@ def replicas(count: float) -> str:
 
 def number(value: float) -> str:
     """Say a number as people write it: thousands grouped, no digits that mean nothing."""
+    if not isfinite(value):
+        return "no finite number"
     if value == int(value):
         return f"{int(value):,}"
     if abs(value) >= 100:
@@ -100,6 +103,8 @@ def number(value: float) -> str:
 
 def seconds(value: float) -> str:
     """Say a duration: ``0.23 s``, ``4.9 s``, ``48 s``, ``3 min``, ``2 h 5 min``."""
+    if not isfinite(value):
+        return "no finite time"
     if value < 1:
         return f"{value:.2g} s"
     if value < 10:

@@ -1,0 +1,230 @@
+"""The last hour of a trigger as an SVG picture, and its signals as bars.
+
+Colours come from the page's style sheet by class; lines differ in their dashes and width as well.
+Coordinates are user units of the view box.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import count as count_up
+from itertools import pairwise
+from math import isfinite
+from statistics import median
+from typing import TYPE_CHECKING
+
+from scaler.exporter.markup import Html, element, join
+from scaler.exporter.words import SIGNAL_NAMES, number
+from scaler.store import TRAIL_SECONDS, TRAIL_STEP_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from scaler.core.model import Decision, Signal, SignalReading
+    from scaler.store import TrailPoint
+
+WIDTH, HEIGHT = 720, 220
+LEFT, RIGHT, TOP, BOTTOM = 34, WIDTH - 14, 12, HEIGHT - 26
+TICK_SECONDS = 600
+MOST_TICKS = 6
+
+BAR_WIDTH, BAR_HEIGHT = 400, 16
+
+Point = tuple[float, float]
+
+
+class _Scale:
+    """Maps unix seconds and replicas to the view box."""
+
+    def __init__(self, end: float, most: float) -> None:
+        self.start, self.end = end - TRAIL_SECONDS, end
+        self.step = _tick_step(most)
+        self.top = max(self.step, -(-most // self.step) * self.step)
+
+    def x(self, at: float) -> float:
+        share = (at - self.start) / (self.end - self.start)
+        return LEFT + min(1.0, max(0.0, share)) * (RIGHT - LEFT)
+
+    def y(self, count: float) -> float:
+        return BOTTOM - count / self.top * (BOTTOM - TOP)
+
+
+def last_hour(trail: Sequence[TrailPoint], now: datetime, title: str) -> Html:
+    """Draw desired, composite, serving and floor over the hour that ends at ``now``."""
+    end = now.timestamp()
+    seen = [point for point in trail if end - TRAIL_SECONDS <= point.at <= end]
+    values = [v for p in seen for v in (p.desired, p.composite, p.serving, p.floor) if v]
+    values = [value for value in values if isfinite(value)]
+    scale = _Scale(end, max(values, default=1))
+    runs = list(_runs(seen, end))
+    return element(
+        "svg",
+        element("title", title),
+        *_axes(scale),
+        *(_area(scale, run) for run in _known(runs, lambda p: p.serving)),
+        *(_steps(scale, run, "floor") for run in _known(runs, lambda p: p.floor or None)),
+        *(_curve(scale, run) for run in _known(runs, lambda p: p.composite)),
+        *(_steps(scale, run, "desired") for run in _known(runs, lambda p: p.desired)),
+        None if seen else _empty(),
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        role="img",
+        class_="hour",
+    )
+
+
+def _runs(points: Sequence[TrailPoint], end: float) -> Iterator[list[tuple[TrailPoint, float]]]:
+    """Cut where nothing was recorded; pair each point with the instant it holds until."""
+    gaps = [later.at - earlier.at for earlier, later in pairwise(points)]
+    usual = max(median(gaps) if gaps else 0.0, TRAIL_STEP_SECONDS)
+    run: list[tuple[TrailPoint, float]] = []
+    for point, until in zip(points, [*(p.at for p in points[1:]), end], strict=True):
+        broken = until - point.at > 3 * usual
+        run.append((point, point.at + usual if broken else until))
+        if broken:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _known(
+    runs: Sequence[Sequence[tuple[TrailPoint, float]]],
+    read: Callable[[TrailPoint], float | None],
+) -> Iterator[list[tuple[float, float, float]]]:
+    """Yield (from, until, value) of one line, cut where its value is not known."""
+    for run in runs:
+        known: list[tuple[float, float, float]] = []
+        for point, until in run:
+            value = read(point)
+            if value is not None and isfinite(value):
+                known.append((point.at, until, value))
+            elif known:
+                yield known
+                known = []
+        if known:
+            yield known
+
+
+def _staircase(scale: _Scale, run: Sequence[tuple[float, float, float]]) -> Iterator[Point]:
+    previous: float | None = None
+    for start, until, value in run:
+        if value != previous:  # a level stretch needs its two ends only
+            if previous is not None:
+                yield scale.x(start), scale.y(previous)
+            yield scale.x(start), scale.y(value)
+        previous = value
+        last = scale.x(until), scale.y(value)
+    yield last
+
+
+def _steps(scale: _Scale, run: Sequence[tuple[float, float, float]], kind: str) -> Html:
+    return element("polyline", points=_points(_staircase(scale, run)), class_=kind)
+
+
+def _area(scale: _Scale, run: Sequence[tuple[float, float, float]]) -> Html:
+    outline = list(_staircase(scale, run))
+    closed = [(outline[0][0], BOTTOM), *outline, (outline[-1][0], BOTTOM)]
+    return element("polygon", points=_points(closed), class_="serving")
+
+
+def _curve(scale: _Scale, run: Sequence[tuple[float, float, float]]) -> Html:
+    ends = [(scale.x(start), scale.y(value)) for start, _, value in run]
+    if len(ends) == 1:
+        ends.append((scale.x(run[0][1]), ends[0][1]))
+    return element("polyline", points=_points(ends), class_="composite")
+
+
+def _points(points: Iterator[Point] | Sequence[Point]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _axes(scale: _Scale) -> Iterator[Html]:
+    count = 0.0
+    while count <= scale.top:
+        y = scale.y(count)
+        yield element("line", x1=LEFT, x2=RIGHT, y1=y, y2=y, class_="grid")
+        yield element("text", number(count), x=LEFT - 6, y=y + 4, class_="tick left")
+        count += scale.step
+    first = -(-scale.start // TICK_SECONDS) * TICK_SECONDS
+    for tick in range(int(first), int(scale.end) + 1, TICK_SECONDS):
+        x = scale.x(tick)
+        clock = f"{datetime.fromtimestamp(tick, tz=UTC):%H:%M}"
+        # Every other label goes on a narrow screen.
+        odd = " odd" if tick // TICK_SECONDS % 2 else ""
+        yield element("line", x1=x, x2=x, y1=BOTTOM, y2=BOTTOM + 4, class_="axis")
+        yield element("text", clock, x=x, y=BOTTOM + 18, class_=f"tick middle{odd}")
+
+
+def _tick_step(most: float) -> int:
+    """Return the least of 1, 2, 5, 10, 20 … that needs no more than ``MOST_TICKS`` lines."""
+    steps = (base * 10**power for power in count_up() for base in (1, 2, 5))
+    return int(next(step for step in steps if most <= MOST_TICKS * step))
+
+
+def _empty() -> Html:
+    return element(
+        "text",
+        "nothing recorded yet",
+        x=(LEFT + RIGHT) / 2,
+        y=(TOP + BOTTOM) / 2,
+        class_="tick middle",
+    )
+
+
+# --- bars ---------------------------------------------------------------------------------------
+
+
+def bar_limit(decision: Decision) -> float:
+    """Return the replicas at the right end of the bars: all of them fit, and so does the marker."""
+    needed = [read.needed for read in decision.signals.values()]
+    return 1.1 * max([*needed, decision.counts.serving, 1.0])
+
+
+def bar(signal: Signal, read: SignalReading, serving: int, limit: float) -> Html:
+    """Draw one signal: what it needs, how much of that counted, and a mark at the serving pods."""
+
+    def x(count: float) -> float:
+        return min(1.0, max(0.0, count / limit)) * BAR_WIDTH
+
+    counted = 0.0 if read.counted is None else read.counted
+    title = f"{SIGNAL_NAMES[signal]} needs {number(read.needed)} replicas; {serving} serve now"
+    return element(
+        "svg",
+        element("title", title),
+        element("rect", x=0, y=3, width=x(read.needed), height=BAR_HEIGHT - 6, class_="needed"),
+        element("rect", x=0, y=3, width=x(counted), height=BAR_HEIGHT - 6, class_="counted"),
+        element("line", x1=x(serving), x2=x(serving), y1=0, y2=BAR_HEIGHT, class_="mark"),
+        viewBox=f"-2 0 {BAR_WIDTH + 4} {BAR_HEIGHT}",
+        preserveAspectRatio="none",
+        role="img",
+        class_="bar",
+    )
+
+
+def legend() -> Html:
+    """Say what the lines of :func:`last_hour` are."""
+    return element(
+        "p",
+        *(
+            join(
+                element(
+                    "svg",
+                    element("polyline", points="0,6 28,6", class_=kind)
+                    if kind != "serving"
+                    else element("rect", x=0, y=2, width=28, height=8, class_=kind),
+                    viewBox="0 0 28 12",
+                    class_="key",
+                    aria_hidden="true",
+                ),
+                element("span", words),
+            )
+            for kind, words in (
+                ("desired", "desired replicas"),
+                ("serving", "serving pods"),
+                ("composite", "what the load needs"),
+                ("floor", "floor"),
+            )
+        ),
+        element("span", "times are UTC", class_="quiet"),
+        class_="legend",
+    )
