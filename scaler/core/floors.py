@@ -39,9 +39,10 @@ def read_floors(
     """
     if not policy.windows:
         return Floors(forecast=snapshot.forecast_floor), None, None
-    view = state.schedule
     lead = policy.lead(snapshot.learned_cold_start)
-    if view is None or view.lead != lead or not view.valid_at(now.wall):
+    view = state.schedule
+    # A view is good until something opens or closes, whichever way the wall clock steps (T15).
+    if view is None or state.schedule_lead != lead or not view.holds_at(now.wall):
         view = evaluate(policy.windows, lead, now.wall)
     spike = _watch(view, state.spike, demand, now)
     released = spike is not None and _released(spike, now)

@@ -20,10 +20,11 @@ ENOUGH_FINISHED = 10
 def measure(
     reading: FleetReading,
     window: FleetWindow,
-    since: float | None,
-    known_tokens: float | None,
     policy: TriggerPolicy,
     now: float,
+    *,
+    since: float | None,
+    known_tokens: float | None,
 ) -> tuple[FleetView, float | None]:
     """Return the fleet's view at ``now`` (monotonic) and its recent first tokens per second.
 

@@ -66,6 +66,19 @@ class TriggerPolicy:
     lead_time: float | None = None
     cold_start: float = 180.0
 
+    @property
+    def asks_for_load(self) -> bool:
+        """Whether any signal is on; with all of them off only floors and bounds count."""
+        targets = (
+            self.target_waiting,
+            self.target_in_flight,
+            self.target_kv_usage,
+            self.target_queue_time,
+            self.target_ttft,
+            self.target_token_rate,
+        )
+        return any(target is not None for target in targets)
+
     def lead(self, learned_cold_start: float | None = None) -> float:
         """Return how long before a window's start its floor applies, in seconds."""
         if self.lead_time is not None:

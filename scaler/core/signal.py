@@ -113,9 +113,9 @@ def queue_time(inputs: SignalInputs, policy: TriggerPolicy) -> SignalReading | N
 
     vLLM observes queue time when a request finishes; the expected wait leads it.
     """
-    seen = inputs.fleet.latencies.get(Latency.QUEUE_TIME)
-    known = [w for w in (seen and seen.p95[0], inputs.fleet.expected_wait) if w is not None]
-    reading = _ratio(max(known, default=None), policy.target_queue_time, inputs.serving)
+    waits = (_p95(inputs.fleet, Latency.QUEUE_TIME), inputs.fleet.expected_wait)
+    longest = max((wait for wait in waits if wait is not None), default=None)
+    reading = _ratio(longest, policy.target_queue_time, inputs.serving)
     if reading is not None and not inputs.fleet.in_flight:
         return replace(reading, counted=None)  # the histogram still tells of a burst that is over
     return reading
@@ -123,8 +123,12 @@ def queue_time(inputs: SignalInputs, policy: TriggerPolicy) -> SignalReading | N
 
 def ttft(inputs: SignalInputs, policy: TriggerPolicy) -> SignalReading | None:
     """Serving pods x p95 TTFT / targetTtft, at most doubled: the promise, as a slow corrector."""
-    seen = inputs.fleet.latencies.get(Latency.TTFT)
-    return _ratio(seen and seen.p95[0], policy.target_ttft, inputs.serving)
+    return _ratio(_p95(inputs.fleet, Latency.TTFT), policy.target_ttft, inputs.serving)
+
+
+def _p95(fleet: FleetView, kind: Latency) -> float | None:
+    seen = fleet.latencies.get(kind)
+    return None if seen is None else seen.p95[0]
 
 
 _SIGNALS: Mapping[Signal, Callable[[SignalInputs, TriggerPolicy], SignalReading | None]] = {

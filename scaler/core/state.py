@@ -64,6 +64,7 @@ class ScalerState:
     tokens_per_request: float | None = None
     peak_running: float | None = None
     schedule: ScheduleView | None = None
+    schedule_lead: float | None = None  # the lead that ``schedule`` was evaluated with, seconds
     spike: SpikeWatch | None = None
 
 
