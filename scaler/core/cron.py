@@ -25,6 +25,7 @@ HORIZON = timedelta(days=9 * 366)
 
 _DAY = timedelta(days=1)
 _SECOND = timedelta(seconds=1)
+_LAST_MINUTE = 24 * 60 - 1
 _EPOCH = date(2024, 1, 1)  # a Monday of a leap year: every day and month pattern follows it
 _STARTS_COMPARED = 400  # enough for every pattern of a year to show its shortest gap
 
@@ -86,6 +87,24 @@ class Cron:
         minute = 60 * wall.hour + wall.minute
         index = bisect_left(self.times, minute)
         return self.times[index : index + 1] == (minute,) and self.matches(wall.date())
+
+    def within(self, other: Cron) -> bool:
+        """Tell whether every firing is one of ``other`` too."""
+        if not set(self.times) <= set(other.times):
+            return False
+        return all(other.matches(day) for day in self.days_from(_EPOCH))
+
+    def meets(self, other: Cron) -> bool:
+        """Tell whether ``other`` ever fires one minute after a firing of this one."""
+        minutes, theirs = set(self.times), set(other.times)
+        same_day = any(minute + 1 in theirs for minute in minutes)
+        overnight = max(minutes) == _LAST_MINUTE and min(theirs) == 0
+        if not same_day and not overnight:
+            return False
+        return any(
+            (same_day and other.matches(day)) or (overnight and other.matches(day + _DAY))
+            for day in self.days_from(_EPOCH)
+        )
 
     def days_from(self, day: date, *, back: bool = False) -> Iterator[date]:
         """Yield matching local dates from ``day`` on, in either direction, up to the horizon."""
