@@ -32,15 +32,21 @@ def look(
     snapshot: Snapshot, reading: FleetReading, policy: TriggerPolicy, composite: float | None
 ) -> tuple[Sight, Trouble | None]:
     """Say how much is seen, and what is wrong when that is not enough."""
-    counts = reading.counts
     if snapshot.discovery_error is not None:
         text = f"cannot list pods: {snapshot.discovery_error}"
         return Sight.BLIND, (Reason.CANNOT_LIST_PODS, text)
     if reading.models:
         text = f"the pods serve several models ({', '.join(reading.models)}): set `model` to one"
         return Sight.BLIND, (Reason.AMBIGUOUS_MODEL, text)
-    if counts.ready == 0:
+    if reading.counts.ready == 0:
         return _look_without_ready_pods(reading)
+    return _look_at_ready_pods(reading, policy, composite)
+
+
+def _look_at_ready_pods(
+    reading: FleetReading, policy: TriggerPolicy, composite: float | None
+) -> tuple[Sight, Trouble | None]:
+    counts = reading.counts
     if counts.fresh == 0:
         return Sight.BLIND, (Reason.NO_DATA, _usable(reading))
     if counts.fresh < policy.quorum * counts.ready:

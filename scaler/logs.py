@@ -1,0 +1,90 @@
+"""What is logged, and when: a line when a story changes, never one a scrape."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Literal
+
+import structlog
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger, Processor
+
+    from scaler.core.model import Decision, ScrapeFailure
+    from scaler.store import TriggerKey
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def configure_logging(form: Literal["json", "console"], level: str) -> None:
+    """Send structured lines to stderr: JSON for machines, columns for people."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: list[Processor]
+    if form == "json":
+        last = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    else:
+        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+class EventLog:
+    """Turns what the poller and the targets report into log lines."""
+
+    def __init__(self, log: FilteringBoundLogger | None = None) -> None:
+        self._log: FilteringBoundLogger = log or structlog.get_logger()
+
+    def decided(self, key: TriggerKey, before: Decision | None, after: Decision) -> None:
+        """Log a decision whose number, validity, activity or reason is new."""
+        if before is not None and _story(before) == _story(after):
+            return
+        write = self._log.info if after.valid else self._log.warning
+        write(
+            "decision",
+            namespace=key.namespace,
+            scaledobject=key.name,
+            trigger=key.id,
+            desired=after.desired if after.valid else None,
+            active=after.active,
+            reason=after.reason.value,
+            signal=after.binding.value if after.binding else None,
+            composite=None if after.composite is None else round(after.composite, 2),
+            ready=after.counts.ready,
+            fresh=after.counts.fresh,
+            guards=[guard.value for guard in after.guards],
+            **({"message": after.message} if after.message else {}),
+        )
+
+    def refused(self, key: TriggerKey, text: str) -> None:
+        """Log that the operator does not allow what a trigger names."""
+        self._log.warning("trigger refused", trigger=str(key), why=text)
+
+    def failed(self, key: TriggerKey, error: Exception) -> None:
+        """Log a defect with its traceback."""
+        self._log.error("decision failed", trigger=str(key), exc_info=error)
+
+    def forgotten(self, key: TriggerKey) -> None:
+        """Log that KEDA no longer asks."""
+        self._log.info("trigger forgotten", trigger=str(key))
+
+    def scrape_changed(self, url: str, failure: ScrapeFailure | None) -> None:
+        """Log that an endpoint fails in a new way, or has recovered."""
+        if failure is None:
+            self._log.info("scrape recovered", endpoint=url)
+        else:
+            self._log.warning(
+                "scrape failed", endpoint=url, cause=failure.cause.value, detail=failure.detail
+            )
+
+
+def _story(decision: Decision) -> tuple[object, ...]:
+    return (decision.valid, decision.desired, decision.active, decision.reason, decision.binding)

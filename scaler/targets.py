@@ -1,0 +1,134 @@
+"""The endpoints being scraped: one scrape at a time each, shared by all triggers that want it.
+
+An overloaded vLLM takes seconds to answer, and a heavily scraped one gets slower (sglang #28157),
+so two triggers on one pod share its scrape, and a pod that hangs is asked again only when it has
+answered or timed out. Pods that timed out last time wait in a lane of their own: a hundred hung
+pods cost the healthy ones nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from scaler.core.model import PodSample, ScrapeCause, ScrapeFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scaler.clock import Clock
+    from scaler.config.settings import ScrapeSettings
+
+SLOW_LANE = 16  # hung pods asked at once
+
+
+class Scrape(Protocol):
+    """GETs one metrics URL. Never raises on what the network does."""
+
+    async def scrape(self, url: str) -> PodSample | ScrapeFailure:
+        """Return the sample, or why there is none."""
+        ...
+
+
+class ScrapeObserver(Protocol):
+    """Told of every scrape. ``cause`` is None for a good one."""
+
+    def scrape(self, cause: ScrapeCause | None, seconds: float) -> None:
+        """Note one finished scrape."""
+        ...
+
+
+class ScrapeLog(Protocol):
+    """Told when an endpoint starts to fail, fails differently, or recovers."""
+
+    def scrape_changed(self, url: str, failure: ScrapeFailure | None) -> None:
+        """Note the change; ``failure`` is None on recovery."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Target:
+    """One endpoint: its newest good sample with its monotonic instant, and the newest failure."""
+
+    url: str
+    sample: PodSample | None = None
+    sampled_at: float | None = None
+    failure: ScrapeFailure | None = None
+    asked_at: float | None = None
+    running: asyncio.Task[None] | None = None
+
+
+class Targets:
+    """All endpoints that some trigger wants."""
+
+    def __init__(
+        self,
+        scraper: Scrape,
+        settings: ScrapeSettings,
+        *,
+        clock: Clock,
+        observer: ScrapeObserver,
+        log: ScrapeLog,
+    ) -> None:
+        self._scraper = scraper
+        self._clock = clock
+        self._observer = observer
+        self._log = log
+        # Two triggers on one pod tick at their own phase; half an interval old is young enough.
+        self._young = settings.interval / 2
+        self._fast = asyncio.Semaphore(settings.concurrency)
+        self._slow = asyncio.Semaphore(SLOW_LANE)
+        self._targets: dict[str, Target] = {}
+
+    def get(self, url: str) -> Target:
+        """Return the endpoint, which may not have been asked yet."""
+        target = self._targets.get(url)
+        if target is None:
+            target = self._targets[url] = Target(url)
+        return target
+
+    def ask(self, url: str) -> asyncio.Task[None] | None:
+        """Scrape the endpoint unless a scrape runs or has just ended; return the one that runs."""
+        target = self.get(url)
+        if target.running is not None:
+            return target.running
+        now = self._clock.now().monotonic
+        if target.asked_at is not None and now - target.asked_at < self._young:
+            return None
+        target.asked_at = now
+        target.running = asyncio.create_task(self._scrape(target), name=f"scrape {url}")
+        return target.running
+
+    def keep_only(self, urls: Iterable[str]) -> None:
+        """Forget the endpoints that no trigger wants any more, and end their scrapes."""
+        for url in self._targets.keys() - set(urls):
+            target = self._targets.pop(url)
+            if target.running is not None:
+                target.running.cancel()
+
+    async def close(self) -> None:
+        """End all scrapes."""
+        tasks = [t.running for t in self._targets.values() if t.running is not None]
+        self.keep_only(())
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _scrape(self, target: Target) -> None:
+        hung = target.failure is not None and target.failure.cause is ScrapeCause.TIMEOUT
+        try:
+            async with self._slow if hung else self._fast:
+                started = self._clock.now().monotonic
+                outcome = await self._scraper.scrape(target.url)
+                ended = self._clock.now().monotonic
+        finally:
+            target.running = None
+        before = target.failure
+        if isinstance(outcome, ScrapeFailure):
+            target.failure = outcome
+            self._observer.scrape(outcome.cause, ended - started)
+        else:
+            target.failure, target.sample, target.sampled_at = None, outcome, ended
+            self._observer.scrape(None, ended - started)
+        causes = (before and before.cause, target.failure and target.failure.cause)
+        if causes[0] is not causes[1]:
+            self._log.scrape_changed(target.url, target.failure)
