@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import scaler
-from scaler.core.model import Reason
+from scaler.core.model import Latency, Reason
 from scaler.exporter.markup import Html, element, join
 from scaler.exporter.picture import bar, bar_limit, last_hour, legend
 from scaler.exporter.view import age
 from scaler.exporter.words import (
-    HEALTHY,
     SIGNAL_NAMES,
     headline,
+    is_ill,
     number,
     percent,
     reading,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from scaler.core.model import Decision, FleetView, Now, PodView, Signal
     from scaler.exporter.view import FleetOfTriggers, TriggerView
 
+LATENCY_NAMES = {Latency.TTFT: "TTFT", Latency.ITL: "ITL", Latency.QUEUE_TIME: "Queue time"}
 SHOWN_WHOLE = 6  # more triggers than this become a table with links
 SHOWN_PODS = 12
 STALE_AFTER = 60.0  # seconds without a new decision that deserve a word
@@ -178,13 +179,14 @@ def _trigger(view: TriggerView, now: Now) -> Html:
     title = element(
         "h2",
         f"{view.key.namespace}/{view.key.name} ",
-        element("small", f"trigger {view.key.id}", class_="quiet"),
+        element("small", _subtitle(view), class_="quiet"),
     )
     warnings = [element("li", warning) for warning in view.warnings]
     warned = element("ul", *warnings, class_="warnings") if warnings else None
     if decision is None:
         waiting = element("p", _headline(None), class_="headline")
         return element("article", title, waiting, warned)
+    reasons = why(decision, view.policy, signals=False)
     return element(
         "article",
         title,
@@ -199,9 +201,14 @@ def _trigger(view: TriggerView, now: Now) -> Html:
             legend(),
         ),
         _unhealthy(decision.pods),
-        element("h3", "Why"),
-        element("ul", *(element("li", sentence) for sentence in why(decision, view.policy))),
+        element("h3", "Why") if reasons else None,
+        element("ul", *(element("li", sentence) for sentence in reasons)),
     )
+
+
+def _subtitle(view: TriggerView) -> str:
+    model = view.decision.model if view.decision is not None else view.policy.model
+    return f"trigger {view.key.id}" + ("" if model is None else f" · {model}")
 
 
 def _headline(decision: Decision | None) -> str:
@@ -244,7 +251,6 @@ def _figures(view: TriggerView, decision: Decision) -> Html:
         ("Floor", str(decision.floors.highest)),
         ("Min to max", f"{policy.min_replicas} to {most}"),
         *_fleet_figures(decision.fleet),
-        ("Model", decision.model),
     ]
     return element(
         "dl",
@@ -262,7 +268,7 @@ def _fleet_figures(fleet: FleetView) -> Iterator[tuple[str, str | None]]:
     yield "Fullest KV", None if fleet.kv_max is None else percent(fleet.kv_max)
     yield "Arrivals", None if fleet.arrival_rate is None else f"{number(fleet.arrival_rate)}/s"
     for latency, found in fleet.latencies.items():
-        yield f"{str(latency).replace('_', ' ')} p95", seconds(found.p95[0])
+        yield f"{LATENCY_NAMES[latency]} p95", seconds(found.p95[0])
 
 
 def _bars(decision: Decision) -> Html | None:
@@ -296,7 +302,7 @@ def _bar(decision: Decision, signal: Signal, serving: int, limit: float) -> Html
 
 
 def _unhealthy(pods: Sequence[PodView]) -> Html | None:
-    ill = [pod for pod in pods if pod.state not in HEALTHY or pod.failure is not None]
+    ill = [pod for pod in pods if is_ill(pod)]
     if not ill:
         return None
     more = len(ill) - SHOWN_PODS

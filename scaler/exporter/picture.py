@@ -13,7 +13,7 @@ from math import isfinite
 from statistics import median
 from typing import TYPE_CHECKING
 
-from scaler.exporter.markup import Html, element, join
+from scaler.exporter.markup import Html, element
 from scaler.exporter.words import SIGNAL_NAMES, number
 from scaler.store import TRAIL_SECONDS, TRAIL_STEP_SECONDS
 
@@ -39,7 +39,7 @@ class _Scale:
     def __init__(self, end: float, most: float) -> None:
         self.start, self.end = end - TRAIL_SECONDS, end
         self.step = _tick_step(most)
-        self.top = max(self.step, -(-most // self.step) * self.step)
+        self.top = 1.08 * max(self.step, -(-most // self.step) * self.step)
 
     def x(self, at: float) -> float:
         share = (at - self.start) / (self.end - self.start)
@@ -62,9 +62,10 @@ def last_hour(trail: Sequence[TrailPoint], now: datetime, title: str) -> Html:
         element("title", title),
         *_axes(scale),
         *(_area(scale, run) for run in _known(runs, lambda p: p.serving)),
-        *(_steps(scale, run, "floor") for run in _known(runs, lambda p: p.floor or None)),
         *(_curve(scale, run) for run in _known(runs, lambda p: p.composite)),
         *(_steps(scale, run, "desired") for run in _known(runs, lambda p: p.desired)),
+        # Last: a floor is dashed, so what lies under it shows through.
+        *(_steps(scale, run, "floor") for run in _known(runs, lambda p: p.floor or None)),
         None if seen else _empty(),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
@@ -186,13 +187,16 @@ def bar(signal: Signal, read: SignalReading, serving: int, limit: float) -> Html
     def x(count: float) -> float:
         return min(1.0, max(0.0, count / limit)) * BAR_WIDTH
 
-    counted = 0.0 if read.counted is None else read.counted
+    counted = 0.0 if read.counted is None else min(read.counted, read.needed)
+    rest = x(read.needed) - x(counted)
     title = f"{SIGNAL_NAMES[signal]} needs {number(read.needed)} replicas; {serving} serve now"
     return element(
         "svg",
         element("title", title),
-        element("rect", x=0, y=3, width=x(read.needed), height=BAR_HEIGHT - 6, class_="needed"),
         element("rect", x=0, y=3, width=x(counted), height=BAR_HEIGHT - 6, class_="counted"),
+        element("rect", x=x(counted), y=3, width=rest, height=BAR_HEIGHT - 6, class_="needed")
+        if rest
+        else None,
         element("line", x1=x(serving), x2=x(serving), y1=0, y2=BAR_HEIGHT, class_="mark"),
         viewBox=f"-2 0 {BAR_WIDTH + 4} {BAR_HEIGHT}",
         preserveAspectRatio="none",
@@ -206,7 +210,8 @@ def legend() -> Html:
     return element(
         "p",
         *(
-            join(
+            element(
+                "span",
                 element(
                     "svg",
                     element("polyline", points="0,6 28,6", class_=kind)
@@ -216,7 +221,7 @@ def legend() -> Html:
                     class_="key",
                     aria_hidden="true",
                 ),
-                element("span", words),
+                f" {words}",
             )
             for kind, words in (
                 ("desired", "desired replicas"),
@@ -225,6 +230,6 @@ def legend() -> Html:
                 ("floor", "floor"),
             )
         ),
-        element("span", "times are UTC", class_="quiet"),
+        element("span", "times are UTC"),
         class_="legend",
     )

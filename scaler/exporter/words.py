@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from scaler.core.model import Decision, PodCounts, SignalReading
+    from scaler.core.model import Decision, PodCounts, PodView, SignalReading
     from scaler.core.policy import TriggerPolicy
 
 SIGNAL_NAMES = {
@@ -61,7 +61,8 @@ GUARDS = {
     Guard.MAX_REPLICAS: "Cut to maxReplicas {most}.",
 }
 
-HEALTHY = frozenset({PodState.FRESH, PodState.STARTING, PodState.TERMINATING})
+# A pod that starts or ends refuses connections: that is its business.
+UNASKED = frozenset({PodState.STARTING, PodState.TERMINATING})
 
 
 def headline(decision: Decision) -> str:
@@ -72,10 +73,14 @@ def headline(decision: Decision) -> str:
     return f"{verb} {replicas(decision.desired)}: {_settled_by(decision)}"
 
 
-def why(decision: Decision, policy: TriggerPolicy) -> list[str]:
-    """Say everything that bore on the decision, most important first."""
+def why(decision: Decision, policy: TriggerPolicy, *, signals: bool = True) -> list[str]:
+    """Say everything that bore on the decision, most important first.
+
+    Without ``signals`` where they are shown already.
+    """
     return [
-        *_signals(decision),
+        *([] if decision.valid else [_sentence(decision.message)]),
+        *(_signals(decision) if signals else ()),
         *_guards(decision, policy),
         *_floors(decision),
         *_pods(decision),
@@ -83,6 +88,11 @@ def why(decision: Decision, policy: TriggerPolicy) -> list[str]:
         *_bare(policy),
         *_activity(decision),
     ]
+
+
+def is_ill(pod: PodView) -> bool:
+    """Whether a person should look at the pod."""
+    return pod.state not in UNASKED and (pod.state is not PodState.FRESH or pod.failure is not None)
 
 
 def replicas(count: float) -> str:
@@ -108,7 +118,7 @@ def seconds(value: float) -> str:
     if value < 1:
         return f"{value:.2g} s"
     if value < 10:
-        return f"{value:.1f} s"
+        return f"{value:.1f} s".replace(".0 s", " s")
     if value < 120:
         return f"{value:.0f} s"
     minutes = round(value / 60)
@@ -240,7 +250,6 @@ def _floors(decision: Decision) -> Iterator[str]:
 
 def _pods(decision: Decision) -> Iterator[str]:
     if decision.reason is Reason.CANNOT_LIST_PODS:
-        yield _sentence(decision.message)
         return
     counts = decision.counts
     states = (
