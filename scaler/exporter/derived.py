@@ -11,14 +11,10 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scaler.exporter.families import (
-    FAMILIES,
-    IDENTITY,
-    POD_DETAIL,
-    PREFIX,
-    Scene,
-    label_value,
-)
+from scaler.exporter.decision_families import DECISION
+from scaler.exporter.family import IDENTITY, PREFIX, Scene, label_value
+from scaler.exporter.fleet_families import FLEET
+from scaler.exporter.pod_families import POD_DETAIL, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,8 +22,10 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from scaler.clock import Clock
-    from scaler.exporter.families import Family
+    from scaler.exporter.family import Family
     from scaler.store import Store, Trigger
+
+FAMILIES = (*DECISION, *PODS, *FLEET)
 
 REGISTERED = PREFIX + "registered_triggers"
 REGISTERED_HELP = "Triggers that KEDA asks about."

@@ -13,31 +13,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import scaler
-from scaler.core.model import Latency, Reason
+from scaler.exporter.article import article, headline_of, serving_of
 from scaler.exporter.markup import Html, element, join
-from scaler.exporter.picture import bar, bar_limit, last_hour, legend
-from scaler.exporter.view import age
-from scaler.exporter.words import (
-    SIGNAL_NAMES,
-    headline,
-    is_ill,
-    number,
-    percent,
-    reading,
-    seconds,
-    why,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from scaler.core.model import Decision, FleetView, Now, PodView, Signal
     from scaler.exporter.view import FleetOfTriggers, TriggerView
 
-LATENCY_NAMES = {Latency.TTFT: "TTFT", Latency.ITL: "ITL", Latency.QUEUE_TIME: "Queue time"}
 SHOWN_WHOLE = 6  # more triggers than this become a table with links
-SHOWN_PODS = 12
-STALE_AFTER = 60.0  # seconds without a new decision that deserve a word
 
 STYLE = files(__package__).joinpath("page.css").read_text("utf-8")
 SCRIPT = files(__package__).joinpath("page.js").read_text("utf-8")
@@ -67,7 +49,7 @@ def render(seen: FleetOfTriggers, *, filtered: bool = False) -> bytes:
     if not seen.triggers:
         content = _nothing(filtered=filtered)
     elif whole:
-        content = join(*(_trigger(view, seen.now) for view in seen.triggers))
+        content = join(*(article(view, seen.now) for view in seen.triggers))
     else:
         content = _table(seen)
     html = element(
@@ -165,164 +147,7 @@ def _row(view: TriggerView) -> Html:
             scope="row",
         ),
         element("td", str(decision.desired) if decision is not None and known else "—"),
-        element("td", "—" if decision is None else _serving(decision)),
+        element("td", "—" if decision is None else serving_of(decision)),
         element("td", "—" if most is None else str(most)),
-        element("td", _headline(decision), class_="words" if known else "words bad"),
-    )
-
-
-# --- one trigger --------------------------------------------------------------------------------
-
-
-def _trigger(view: TriggerView, now: Now) -> Html:
-    decision = view.decision
-    title = element(
-        "h2",
-        f"{view.key.namespace}/{view.key.name} ",
-        element("small", _subtitle(view), class_="quiet"),
-    )
-    warnings = [element("li", warning) for warning in view.warnings]
-    warned = element("ul", *warnings, class_="warnings") if warnings else None
-    if decision is None:
-        waiting = element("p", _headline(None), class_="headline")
-        return element("article", title, waiting, warned)
-    reasons = why(decision, view.policy, signals=False)
-    return element(
-        "article",
-        title,
-        element("p", _headline(decision), class_="headline" if decision.valid else "headline bad"),
-        _state(decision, age(decision, now)),
-        warned,
-        _figures(view, decision),
-        _bars(decision),
-        element(
-            "figure",
-            last_hour(view.trail, now.wall, _picture_title(view, decision)),
-            legend(),
-        ),
-        _unhealthy(decision.pods),
-        element("h3", "Why") if reasons else None,
-        element("ul", *(element("li", sentence) for sentence in reasons)),
-    )
-
-
-def _subtitle(view: TriggerView) -> str:
-    model = view.decision.model if view.decision is not None else view.policy.model
-    return f"trigger {view.key.id}" + ("" if model is None else f" · {model}")
-
-
-def _headline(decision: Decision | None) -> str:
-    return (
-        "Waiting for the first look at the pods." if decision is None else headline(decision) + "."
-    )
-
-
-def _picture_title(view: TriggerView, decision: Decision) -> str:
-    wanted = f"{decision.desired} desired" if decision.valid else "no valid decision"
-    target = f"{view.key.namespace}/{view.key.name}"
-    return f"Last hour of {target}: {wanted}, {_serving(decision)} serving now"
-
-
-def _serving(decision: Decision) -> str:
-    unknown = decision.reason is Reason.CANNOT_LIST_PODS
-    return "—" if unknown else str(decision.counts.serving)
-
-
-def _state(decision: Decision, old: float) -> Html:
-    tags = [
-        ("✓ valid", "tag") if decision.valid else ("✕ invalid", "tag bad"),
-        ("● active", "tag") if decision.active else ("○ inactive", "tag"),
-        (f"reason {decision.reason}", "tag"),
-    ]
-    if decision.infeasible_promise:
-        tags.append(("! promise broken without a queue", "tag bad"))
-    stale = old > STALE_AFTER
-    tags.append((f"decided {seconds(old)} ago", "tag bad" if stale else "tag quiet"))
-    return element("p", *(element("span", text, class_=kind) for text, kind in tags))
-
-
-def _figures(view: TriggerView, decision: Decision) -> Html:
-    counts, policy = decision.counts, view.policy
-    most = "no bound" if policy.max_replicas is None else str(policy.max_replicas)
-    figures = [
-        ("Desired", str(decision.desired) if decision.valid else "—"),
-        ("Serving", _serving(decision)),
-        ("Starting", None if _serving(decision) == "—" else str(counts.starting)),
-        ("Floor", str(decision.floors.highest)),
-        ("Min to max", f"{policy.min_replicas} to {most}"),
-        *_fleet_figures(decision.fleet),
-    ]
-    return element(
-        "dl",
-        *(
-            element("div", element("dt", name), element("dd", value))
-            for name, value in figures
-            if value is not None
-        ),
-    )
-
-
-def _fleet_figures(fleet: FleetView) -> Iterator[tuple[str, str | None]]:
-    yield "Running", None if fleet.running is None else number(fleet.running)
-    yield "Waiting", None if fleet.waiting is None else number(fleet.waiting)
-    yield "Fullest KV", None if fleet.kv_max is None else percent(fleet.kv_max)
-    yield "Arrivals", None if fleet.arrival_rate is None else f"{number(fleet.arrival_rate)}/s"
-    for latency, found in fleet.latencies.items():
-        yield f"{LATENCY_NAMES[latency]} p95", seconds(found.p95[0])
-
-
-def _bars(decision: Decision) -> Html | None:
-    if not decision.signals:
-        return None
-    limit, serving = bar_limit(decision), decision.counts.serving
-    return element(
-        "section",
-        element("h3", "Replicas needed, by signal"),
-        element(
-            "ul",
-            *(_bar(decision, signal, serving, limit) for signal in decision.signals),
-            class_="bars",
-        ),
-        element("p", f"The upright line marks the {serving} serving now.", class_="quiet"),
-    )
-
-
-def _bar(decision: Decision, signal: Signal, serving: int, limit: float) -> Html:
-    read = decision.signals[signal]
-    binds = signal is decision.binding
-    note = " · binds" if binds else " · not counted" if read.counted is None else ""
-    return element(
-        "li",
-        element("span", SIGNAL_NAMES[signal] + note, class_="name"),
-        element("span", number(read.needed), class_="value"),
-        bar(signal, read, serving, limit),
-        element("span", reading(signal, read), class_="quiet"),
-        class_="binding" if binds else None,
-    )
-
-
-def _unhealthy(pods: Sequence[PodView]) -> Html | None:
-    ill = [pod for pod in pods if is_ill(pod)]
-    if not ill:
-        return None
-    more = len(ill) - SHOWN_PODS
-    return element(
-        "section",
-        element("h3", "Pods that need a look"),
-        element(
-            "ul",
-            *(_pod(pod) for pod in ill[:SHOWN_PODS]),
-            element("li", f"and {more} more", class_="quiet") if more > 0 else None,
-            class_="pods",
-        ),
-    )
-
-
-def _pod(pod: PodView) -> Html:
-    cause = f": {pod.failure.cause}, {pod.failure.detail}" if pod.failure else ""
-    old = f" (last sample {seconds(pod.age)} ago)" if pod.age is not None else ""
-    return element(
-        "li",
-        element("code", pod.pod),
-        f" {str(pod.state).replace('_', ' ')}{cause}{old}",
+        element("td", headline_of(decision), class_="words" if known else "words bad"),
     )
