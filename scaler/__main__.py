@@ -42,22 +42,20 @@ def command_line() -> click.Group:
 
     import scaler  # noqa: PLC0415
 
-    class Commands(click.Group):  # its methods' arguments are click's
+    class Commands(click.Group):
         """Imports a command when it is asked for."""
 
-        def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        def list_commands(self, ctx: click.Context) -> list[str]:
             return list(COMMANDS)
 
-        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
             if cmd_name not in COMMANDS:
                 return None
             command = getattr(import_module(f"scaler.commands.{cmd_name}"), cmd_name)
             assert isinstance(command, click.Command)  # noqa: S101 - our own modules
             return command
 
-        def format_commands(  # noqa: ARG002
-            self, ctx: click.Context, formatter: click.HelpFormatter
-        ) -> None:
+        def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             with formatter.section("Commands"):
                 formatter.write_dl(list(COMMANDS.items()))
 
