@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scaler.config.trigger import parse_trigger
+from scaler.core.model import Reason
 from scaler.errors import InvalidTrigger, TooManyTriggers
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 TRAIL_SECONDS = 3600.0  # the page's picture
 TRAIL_STEP_SECONDS = 10.0
 REMEMBERED_MISTAKES = 256
+UNSEEN_SECONDS = 60.0  # what happened in a longer gap between two decisions nobody knows
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,6 +62,26 @@ class TrailPoint:
     in_flight: float | None
 
 
+@dataclass(slots=True)
+class Usage:
+    """What the fleet used while it was watched, in replica-seconds, and what ``maxReplicas`` would.
+
+    Both grow together or not at all, so that their ratio is honest: not while the pods cannot be
+    listed, and not across a gap of more than a minute between decisions.
+    """
+
+    replica_seconds: float = 0.0
+    static_replica_seconds: float = 0.0
+
+    def add(self, before: Decision, after: Decision, max_replicas: int | None) -> None:
+        """Count the time from one decision to the next at what the first one saw."""
+        seconds = after.at.monotonic - before.at.monotonic
+        if before.reason is Reason.CANNOT_LIST_PODS or not 0 < seconds <= UNSEEN_SECONDS:
+            return
+        self.replica_seconds += before.counts.total * seconds
+        self.static_replica_seconds += (max_replicas or 0) * seconds
+
+
 @dataclass(slots=True, eq=False)
 class Trigger:
     """A registered trigger. Only the store and the poller change it.
@@ -76,6 +98,7 @@ class Trigger:
     decision: Decision | None = None
     refusal: str | None = None
     trail: deque[TrailPoint] = field(default_factory=deque)
+    usage: Usage = field(default_factory=Usage)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def first_decision(self, timeout: float) -> Decision | None:
@@ -104,6 +127,8 @@ class Trigger:
 
     def publish(self, decision: Decision) -> None:
         """Replace the decision and wake whoever waits for it. A decision ends a refusal."""
+        if self.decision is not None:
+            self.usage.add(self.decision, decision, self.policy.max_replicas)
         self.decision = decision
         self.refusal = None
         self._remember(decision)

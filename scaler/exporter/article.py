@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from scaler.core.model import Latency, Reason
 from scaler.exporter.markup import Html, element
 from scaler.exporter.picture import bar, bar_limit, last_hour, legend
-from scaler.exporter.view import age
+from scaler.exporter.view import age, headline_of
 from scaler.exporter.words import (
     SIGNAL_NAMES,
-    headline,
     is_ill,
     number,
     percent,
@@ -40,16 +39,14 @@ def article(view: TriggerView, now: Now) -> Html:
     )
     warnings = [element("li", warning) for warning in view.warnings]
     warned = element("ul", *warnings, class_="warnings") if warnings else None
-    if decision is None:
-        waiting = element("p", headline_of(None), class_="headline")
-        return element("article", title, waiting, warned)
+    told = element("p", f"{headline_of(view)}.", class_=f"headline{mood(view)}")
+    if decision is None or view.refusal is not None:
+        return element("article", title, told, warned)
     reasons = why(decision, view.policy, signals=False)
     return element(
         "article",
         title,
-        element(
-            "p", headline_of(decision), class_="headline" if decision.valid else "headline bad"
-        ),
+        told,
         _state(decision, age(decision, now)),
         warned,
         _figures(view, decision),
@@ -65,16 +62,15 @@ def article(view: TriggerView, now: Now) -> Html:
     )
 
 
+def mood(view: TriggerView) -> str:
+    """Return the class, after a space, of a trigger for which KEDA gets no number."""
+    failing = view.decision is not None and not view.decision.valid
+    return " bad" if failing or view.refusal is not None else ""
+
+
 def _subtitle(view: TriggerView) -> str:
     model = view.decision.model if view.decision is not None else view.policy.model
     return f"trigger {view.key.id}" + ("" if model is None else f" · {model}")
-
-
-def headline_of(decision: Decision | None) -> str:
-    """Return the decision in one sentence."""
-    return (
-        "Waiting for the first look at the pods." if decision is None else headline(decision) + "."
-    )
 
 
 def _picture_title(view: TriggerView, decision: Decision) -> str:

@@ -133,5 +133,15 @@ DECISION = (
         "1 when the time to first token breaks the promise without a queue: no replica can help.",
         one(lambda s: float(s.decision.infeasible_promise)),
     ),
+    Family(
+        "replica_seconds_total",
+        "Replicas times seconds, while the pods were watched.",
+        one(lambda s: s.usage.replica_seconds),
+    ),
+    Family(
+        "static_replica_seconds_total",
+        "What a static fleet at max replicas would have used in the same time.",
+        one(lambda s: s.usage.static_replica_seconds if s.policy.max_replicas else None),
+    ),
     Family("model_info", "The model that the trigger watches.", _model, ("model",)),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from scaler.exporter.decision_families import DECISION
@@ -29,6 +29,8 @@ FAMILIES = (*DECISION, *PODS, *FLEET)
 
 REGISTERED = PREFIX + "registered_triggers"
 REGISTERED_HELP = "Triggers that KEDA asks about."
+REFUSED = PREFIX + "refused"
+REFUSED_HELP = "1 while --allow-endpoints bars what the trigger's metadata names."
 
 
 class DerivedCollector(Collector):
@@ -42,6 +44,7 @@ class DerivedCollector(Collector):
     def describe(self) -> Iterable[Metric]:
         """Name the families without reading anything, so that registering has no effects."""
         yield GaugeMetricFamily(REGISTERED, REGISTERED_HELP)
+        yield GaugeMetricFamily(REFUSED, REFUSED_HELP, labels=IDENTITY)
         for family in self._families:
             yield _empty(family)
 
@@ -50,18 +53,21 @@ class DerivedCollector(Collector):
         now = self._clock.now().monotonic
         triggers = self._store.triggers()
         yield GaugeMetricFamily(REGISTERED, REGISTERED_HELP, value=len(triggers))
+        refused = GaugeMetricFamily(REFUSED, REFUSED_HELP, labels=IDENTITY)
+        for trigger in triggers:
+            refused.add_metric(_identity(trigger), float(trigger.refusal is not None))
+        yield refused
         scenes = [(_identity(trigger), _scene(trigger, now)) for trigger in triggers]
         for family in self._families:
             yield _filled(family, scenes)
 
 
-def _empty(family: Family) -> GaugeMetricFamily:
-    return GaugeMetricFamily(family.full_name, family.help, labels=(*IDENTITY, *family.labels))
+def _empty(family: Family) -> GaugeMetricFamily | CounterMetricFamily:
+    kind = CounterMetricFamily if family.name.endswith("_total") else GaugeMetricFamily
+    return kind(family.full_name, family.help, labels=(*IDENTITY, *family.labels))
 
 
-def _filled(
-    family: Family, scenes: Sequence[tuple[tuple[str, ...], Scene | None]]
-) -> GaugeMetricFamily:
+def _filled(family: Family, scenes: Sequence[tuple[tuple[str, ...], Scene | None]]) -> Metric:
     metric = _empty(family)
     for identity, scene in scenes:
         if scene is None:
@@ -81,7 +87,7 @@ def _identity(trigger: Trigger) -> tuple[str, ...]:
 
 def _scene(trigger: Trigger, now: float) -> Scene | None:
     decision = trigger.decision  # read once: another may be published meanwhile
-    if decision is None:
+    if decision is None or trigger.refusal is not None:
         return None
     # A decision can be published after ``now`` was read; an age is never negative.
-    return Scene(decision, trigger.policy, max(0.0, now - decision.at.monotonic))
+    return Scene(decision, trigger.policy, trigger.usage, max(0.0, now - decision.at.monotonic))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from scaler.core.model import Decision
     from scaler.core.policy import TriggerPolicy
+    from scaler.store import Usage
 
     # (label values, value); None is "not known" and gives no series.
     Points = Iterable[tuple[tuple[str, ...], float | None]]
@@ -32,15 +33,16 @@ class Scene:
 
     decision: Decision
     policy: TriggerPolicy
+    usage: Usage
     age: float
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One exported gauge family.
+    """One exported family: a gauge, or a counter where its name ends in ``_total``.
 
-    ``read`` yields (values of ``labels``, value). ``undecided`` is the value of a trigger that has
-    no decision yet, where that can be said.
+    ``read`` yields (values of ``labels``, value). ``undecided`` is the value of a trigger that is
+    refused or has no decision yet, where that can be said.
     """
 
     name: str

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import scaler
-from scaler.exporter.article import article, headline_of, serving_of
+from scaler.exporter.article import article, mood, serving_of
 from scaler.exporter.markup import Html, element, join
+from scaler.exporter.view import headline_of
 
 if TYPE_CHECKING:
     from scaler.exporter.view import FleetOfTriggers, TriggerView
@@ -136,7 +137,8 @@ def _table(seen: FleetOfTriggers) -> Html:
 
 
 def _row(view: TriggerView) -> Html:
-    decision, most = view.decision, view.policy.max_replicas
+    decision = None if view.refusal is not None else view.decision
+    most = view.policy.max_replicas
     known = decision is not None and decision.valid
     query = urlencode({"namespace": view.key.namespace, "name": view.key.name}, errors="replace")
     return element(
@@ -149,5 +151,5 @@ def _row(view: TriggerView) -> Html:
         element("td", str(decision.desired) if decision is not None and known else "—"),
         element("td", "—" if decision is None else serving_of(decision)),
         element("td", "—" if most is None else str(most)),
-        element("td", headline_of(decision), class_="words" if known else "words bad"),
+        element("td", f"{headline_of(view)}.", class_=f"words{mood(view)}"),
     )

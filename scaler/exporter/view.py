@@ -34,6 +34,7 @@ class TriggerView:
     policy: TriggerPolicy
     warnings: tuple[str, ...]
     decision: Decision | None
+    refusal: str | None
     trail: tuple[TrailPoint, ...]
 
 
@@ -50,7 +51,7 @@ def look(store: Store, now: Now, namespace: str = "", name: str = "") -> FleetOf
     return FleetOfTriggers(
         now,
         tuple(
-            TriggerView(t.key, t.policy, t.warnings, t.decision, tuple(t.trail))
+            TriggerView(t.key, t.policy, t.warnings, t.decision, t.refusal, tuple(t.trail))
             for t in store.triggers()
             if namespace in {"", t.key.namespace} and name in {"", t.key.name}
         ),
@@ -73,6 +74,15 @@ def to_json(seen: FleetOfTriggers) -> bytes:
     return json.dumps(body, allow_nan=False, ensure_ascii=True).encode()
 
 
+def headline_of(view: TriggerView) -> str:
+    """Return where the trigger stands, in one sentence without a full stop."""
+    if view.refusal is not None:
+        return f"Refused: {view.refusal}"
+    if view.decision is None:
+        return "Waiting for the first look at the pods"
+    return headline(view.decision)
+
+
 def _trigger(view: TriggerView, now: Now) -> dict[str, object]:
     decision = view.decision
     return {
@@ -80,7 +90,8 @@ def _trigger(view: TriggerView, now: Now) -> dict[str, object]:
         "name": view.key.name,
         "trigger": view.key.id,
         "warnings": list(view.warnings),
-        "headline": None if decision is None else headline(decision),
+        "refusal": view.refusal,
+        "headline": headline_of(view),
         "why": [] if decision is None else why(decision, view.policy),
         "age_seconds": None if decision is None else age(decision, now),
         "min_replicas": view.policy.min_replicas,
