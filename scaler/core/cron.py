@@ -12,22 +12,21 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import lru_cache
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
-    from zoneinfo import ZoneInfo
 
 # The longest wait between two leap days is eight years (1896 to 1904, 2096 to 2104).
 HORIZON = timedelta(days=9 * 366)
 
 _DAY = timedelta(days=1)
-_SECOND = timedelta(seconds=1)
 _LAST_MINUTE = 24 * 60 - 1
-_EPOCH = date(2024, 1, 1)  # a Monday of a leap year: every day and month pattern follows it
-_STARTS_COMPARED = 400  # enough for every pattern of a year to show its shortest gap
+_EPOCH = datetime(2024, 1, 1)  # noqa: DTZ001 - local; a Monday that begins a leap year
+_FIRINGS_COMPARED = 400  # more than a year of days
 
 
 class CronError(ValueError):
@@ -83,16 +82,42 @@ class Cron:
         return by_day or by_weekday or (self.days is None and self.weekdays is None)
 
     def fires_at(self, wall: datetime) -> bool:
-        """Tell whether the expression fires at a naive local time, a whole minute."""
+        """Tell whether the expression fires in a local minute."""
         minute = 60 * wall.hour + wall.minute
         index = bisect_left(self.times, minute)
         return self.times[index : index + 1] == (minute,) and self.matches(wall.date())
+
+    def firings_until(
+        self, wall: datetime, skip: Container[date] = frozenset()
+    ) -> Iterator[datetime]:
+        """Yield the firings at or before a local time, the newest first, for nine years.
+
+        A valid expression has one; with dates to ``skip`` there may be none.
+        """
+        today = wall.date()
+        for day in self.days_from(today, back=True):
+            if day not in skip:
+                past = self._up_to(wall) if day == today else self.times
+                yield from (_at(day, minute) for minute in reversed(past))
+
+    def firings_after(
+        self, wall: datetime, skip: Container[date] = frozenset()
+    ) -> Iterator[datetime]:
+        """Yield the firings after a local time, the next first, for nine years; see above."""
+        today = wall.date()
+        for day in self.days_from(today):
+            if day not in skip:
+                future = self.times[len(self._up_to(wall)) :] if day == today else self.times
+                yield from (_at(day, minute) for minute in future)
+
+    def _up_to(self, wall: datetime) -> tuple[int, ...]:
+        return self.times[: bisect_right(self.times, 60 * wall.hour + wall.minute)]
 
     def within(self, other: Cron) -> bool:
         """Tell whether every firing is one of ``other`` too."""
         if not set(self.times) <= set(other.times):
             return False
-        return all(other.matches(day) for day in self.days_from(_EPOCH))
+        return all(other.matches(day) for day in self.days_from(_EPOCH.date()))
 
     def meets(self, other: Cron) -> bool:
         """Tell whether ``other`` ever fires one minute after a firing of this one."""
@@ -103,7 +128,7 @@ class Cron:
             return False
         return any(
             (same_day and other.matches(day)) or (overnight and other.matches(day + _DAY))
-            for day in self.days_from(_EPOCH)
+            for day in self.days_from(_EPOCH.date())
         )
 
     def days_from(self, day: date, *, back: bool = False) -> Iterator[date]:
@@ -200,107 +225,11 @@ def _refuse(term: str, field: _Field, why: str) -> CronError:
     return CronError(f"{term!r} is no {field.name}: {why}")
 
 
-# --- from wall time to instants -------------------------------------------------------------------
-
-
-def to_instant(wall: datetime, zone: ZoneInfo) -> datetime:
-    """Return when a naive local ``wall`` time happens, in UTC.
-
-    A time that the clocks skip happens at the first existing minute after it (case T01); a time
-    that they repeat happens once, at its first occurrence. So instants never run backwards while
-    wall times run forwards.
-    """
-    local = wall.replace(tzinfo=zone)
-    instant = local.astimezone(UTC)
-    if instant.astimezone(zone).replace(tzinfo=None) == wall:
-        return instant
-    # In a gap. fold=1 reads the wall time with the offset after it: an instant before the gap.
-    before = local.replace(fold=1).astimezone(UTC)
-    offset = before.astimezone(zone).utcoffset()
-    while instant - before > _SECOND:
-        middle = before + (instant - before) // (2 * _SECOND) * _SECOND
-        if middle.astimezone(zone).utcoffset() == offset:
-            before = middle
-        else:
-            instant = middle
-    return instant
-
-
-def _wall(day: date, minute: int) -> datetime:
+def _at(day: date, minute: int) -> datetime:
     return datetime.combine(day, time(minute // 60, minute % 60))
-
-
-def _fired(cron: Cron, day: date, zone: ZoneInfo, at: datetime) -> int:
-    """Return how many of a local day's firings have happened by ``at``."""
-
-    def instant(minute: int) -> datetime:
-        return to_instant(_wall(day, minute), zone)
-
-    return bisect_right(cron.times, at, key=instant)
-
-
-def last_firing(
-    cron: Cron, zone: ZoneInfo, at: datetime, skip: Container[date] = frozenset()
-) -> datetime | None:
-    """Return the naive local time of the last firing at or before ``at``; None: not in 9 years."""
-    # One day ahead: clocks that go back across midnight have shown tomorrow's date already.
-    for day in cron.days_from(at.astimezone(zone).date() + _DAY, back=True):
-        if day in skip:
-            continue
-        count = _fired(cron, day, zone, at)
-        if count:
-            return _wall(day, cron.times[count - 1])
-    return None
-
-
-def next_firing(
-    cron: Cron, zone: ZoneInfo, at: datetime, skip: Container[date] = frozenset()
-) -> datetime | None:
-    """Return the naive local time of the first firing after ``at``; None: not in 9 years."""
-    for day in cron.days_from(at.astimezone(zone).date() - _DAY):
-        if day in skip:
-            continue
-        count = _fired(cron, day, zone, at)
-        if count < len(cron.times):
-            return _wall(day, cron.times[count])
-    return None
-
-
-def first_after(cron: Cron, wall: datetime, skip: Container[date] = frozenset()) -> datetime | None:
-    """Return the first firing later than ``wall`` in local wall time; None: not in 9 years."""
-    minute = 60 * wall.hour + wall.minute
-    for day in cron.days_from(wall.date()):
-        if day in skip:
-            continue
-        index = bisect_left(cron.times, minute + 1) if day == wall.date() else 0
-        if index < len(cron.times):
-            return _wall(day, cron.times[index])
-    return None
-
-
-def last_before(cron: Cron, wall: datetime, skip: Container[date] = frozenset()) -> datetime | None:
-    """Return the last firing earlier than ``wall`` in local wall time; None: not in 9 years."""
-    minute = 60 * wall.hour + wall.minute
-    for day in cron.days_from(wall.date(), back=True):
-        if day in skip:
-            continue
-        count = bisect_left(cron.times, minute) if day == wall.date() else len(cron.times)
-        if count:
-            return _wall(day, cron.times[count - 1])
-    return None
 
 
 def shortest_gap(cron: Cron) -> timedelta:
     """Return the shortest time between two firings, daylight saving aside: the period."""
-    gap = HORIZON
-    last = None
-    compared = 0
-    for day in cron.days_from(_EPOCH):
-        for minute in cron.times:
-            wall = _wall(day, minute)
-            gap = gap if last is None else min(gap, wall - last)
-            last = wall
-            compared += 1
-        if compared > _STARTS_COMPARED:
-            break
-    return gap
+    firings = islice(cron.firings_after(_EPOCH), _FIRINGS_COMPARED)
+    return min((later - earlier for earlier, later in pairwise(firings)), default=HORIZON)

@@ -10,27 +10,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from scaler.core.cron import (
-    first_after,
-    last_before,
-    last_firing,
-    next_firing,
-    parse_cron,
-    to_instant,
-)
+from scaler.core.cron import parse_cron
+from scaler.core.localtime import shown_by, to_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
-    from datetime import date
+    from collections.abc import Iterable, Sequence
 
     from scaler.core.cron import Cron
     from scaler.core.policy import Window
 
 # Cron counts in minutes: who writes 23:59 for the end of the day means 24:00 (case T07).
 HOLE = timedelta(seconds=60)
+
+_MINUTE = timedelta(minutes=1)
 
 # Starts that are ends too open nothing. So many in a row are skipped, then the search gives up.
 _TIES = 100
@@ -44,12 +40,12 @@ class OpenWindow:
     """A window whose floor applies.
 
     ``opened_at`` is the real start in UTC, lead excluded: while only the lead runs it lies ahead.
-    ``closes_at`` is the end in UTC, exclusive; None when no end lies within nine years.
+    ``closes_at`` is the end in UTC, exclusive.
     """
 
     window: Window
     opened_at: datetime
-    closes_at: datetime | None
+    closes_at: datetime
 
     @property
     def floor(self) -> int:
@@ -119,10 +115,11 @@ def evaluate(windows: Sequence[Window], lead: float, at: datetime) -> ScheduleVi
 
 @dataclass(frozen=True, slots=True)
 class _Located:
-    """A window's firings around an instant, as naive local times; None: none within nine years.
+    """A window's firings around an instant, as naive local times.
 
     Local times are compared with one another, not their instants: a start at 03:00 and an end at
     02:30 that the clocks skip happen at the same instant, and the start is still the later one.
+    A start is None when there is none within nine years (all excluded); an end always exists.
     """
 
     window: Window
@@ -130,94 +127,86 @@ class _Located:
     start: Cron
     end: Cron
     last_start: datetime | None
-    last_end: datetime | None
+    last_end: datetime
     next_start: datetime | None
-    next_end: datetime | None
+    next_end: datetime
 
     def instant(self, wall: datetime) -> datetime:
         return to_instant(wall, self.zone)
 
     def span(self, ahead: timedelta, at: datetime) -> OpenWindow | None:
         """Return the window as open at ``at``, by itself or by its lead."""
-        opening = self._opening(self.last_start, self.last_end)
-        if opening is not None:
-            return self.opened(opening, self.next_end)
-        if self.next_start and self.instant(self.next_start) - ahead <= at:
-            return self.opened(self.next_start, first_after(self.end, self.next_start))
+        if self.last_start is not None and self.last_start > self.last_end:
+            return self._opened(self._first_start_after(self.last_end), self.next_end)
+        if self.next_start is not None and self.instant(self.next_start) - ahead <= at:
+            return self._opened(self.next_start, next(self.end.firings_after(self.next_start)))
         return None
 
-    def opening_before(self, end: datetime) -> datetime | None:
-        """Return the start of the stretch that the firing ``end`` closed; None: it closed none."""
-        excluded = self.window.excluded
-        return self._opening(last_before(self.start, end, excluded), last_before(self.end, end))
-
-    def _opening(self, start: datetime | None, end: datetime | None) -> datetime | None:
-        """Return the first start after ``end`` when the last one, ``start``, lies after it."""
-        if start is None or (end is not None and start <= end):
+    def closed_by(self, end: datetime, joint: datetime) -> OpenWindow | None:
+        """Return the window as open until ``joint``, if its firing ``end`` was what closed it."""
+        start = next(self.start.firings_until(end - _MINUTE, self.window.excluded), None)
+        earlier_end = next(self.end.firings_until(end - _MINUTE))
+        if start is None or start <= earlier_end:
             return None
-        # Starts may repeat inside a window (case T17): the first one opened it.
-        return start if end is None else first_after(self.start, end, self.window.excluded)
+        opened_at = self.instant(self._first_start_after(earlier_end))
+        return OpenWindow(self.window, opened_at, joint)
 
-    def opened(self, start: datetime, end: datetime | None) -> OpenWindow:
-        closes_at = None if end is None else self.instant(end)
-        return OpenWindow(self.window, self.instant(start), closes_at)
+    def _first_start_after(self, end: datetime) -> datetime:
+        # Starts may repeat inside a window (case T17): the first one opened it.
+        return next(self.start.firings_after(end, self.window.excluded))
+
+    def _opened(self, start: datetime, end: datetime) -> OpenWindow:
+        return OpenWindow(self.window, self.instant(start), self.instant(end))
 
     def opening_after(self, span: OpenWindow | None, ahead: timedelta) -> datetime | None:
         """Return when the window, closed once more, opens next (lead included)."""
-        if span is None:
-            return None if self.next_start is None else self.instant(self.next_start) - ahead
-        if span.closes_at is None:
-            return None
-        start = _next_opening(self.start, self.end, self.zone, span.closes_at, self.window.excluded)
+        closes_at = None if span is None else span.closes_at
+        start = self.next_start
+        if closes_at is not None:
+            start = _next_opening(self.window, self.start, self.end, shown_by(closes_at, self.zone))
         if start is None:
             return None
         opening = self.instant(start) - ahead
-        return opening if opening > span.closes_at else None  # else it stays open
+        return None if closes_at is not None and opening <= closes_at else opening
 
     def changes(self, ahead: timedelta) -> Iterable[datetime]:
         """Yield the instants at which the answer for this window may change."""
-        for wall in (self.last_start, self.last_end, self.next_start, self.next_end):
-            if wall is not None:
-                yield self.instant(wall)
+        yield self.instant(self.last_end)
+        yield self.instant(self.next_end)
+        if self.last_start is not None:
+            yield self.instant(self.last_start)
         if self.next_start is not None:
+            yield self.instant(self.next_start)
             yield self.instant(self.next_start) - ahead
 
 
 def _locate(window: Window, at: datetime) -> _Located:
     zone = ZoneInfo(window.timezone)
     start, end = parse_cron(window.start), parse_cron(window.end)
+    now = shown_by(at, zone)
     return _Located(
         window=window,
         zone=zone,
         start=start,
         end=end,
-        last_start=last_firing(start, zone, at, window.excluded),
-        last_end=last_firing(end, zone, at),
-        next_start=_next_opening(start, end, zone, at, window.excluded),
-        next_end=next_firing(end, zone, at),
+        last_start=next(start.firings_until(now, window.excluded), None),
+        last_end=next(end.firings_until(now)),
+        next_start=_next_opening(window, start, end, now),
+        next_end=next(end.firings_after(now)),
     )
 
 
-def _next_opening(
-    start: Cron, end: Cron, zone: ZoneInfo, at: datetime, skip: Container[date]
-) -> datetime | None:
-    """Return the first start after ``at`` that is not also an end: such a start opens nothing."""
-    wall = next_firing(start, zone, at, skip)
-    for _ in range(_TIES):
-        if wall is None or not end.fires_at(wall):
-            return wall
-        wall = first_after(start, wall, skip)
-    return None
+def _next_opening(window: Window, start: Cron, end: Cron, wall: datetime) -> datetime | None:
+    """Return the first start after ``wall`` that is not also an end: such a start opens nothing."""
+    starts = islice(start.firings_after(wall, window.excluded), _TIES)
+    return next((firing for firing in starts if not end.fires_at(firing)), None)
 
 
 def _bridge(place: _Located, located: Iterable[_Located], at: datetime) -> OpenWindow | None:
     """Keep a window over a hole of at most a minute to the next start of any window (case T07)."""
-    if place.last_end is None:
-        return None
     closed_at = place.instant(place.last_end)
-    opening = place.opening_before(place.last_end) if at - closed_at < HOLE else None
-    starts = [other.instant(other.next_start) for other in located if other.next_start]
-    joint = min((start for start in starts if start - closed_at <= HOLE), default=None)
-    if opening is None or joint is None:
+    if at - closed_at >= HOLE:
         return None
-    return OpenWindow(place.window, place.instant(opening), joint)
+    starts = (other.instant(other.next_start) for other in located if other.next_start is not None)
+    joint = min((start for start in starts if start - closed_at <= HOLE), default=None)
+    return None if joint is None else place.closed_by(place.last_end, joint)
