@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PREFIX = "vllm_scaler_"
 IDENTITY = ("namespace", "scaledobject", "trigger")
-LABEL_LIMIT = 128  # characters; names of models and reasons come from outside
+LABEL_LIMIT = 253  # characters, the longest Kubernetes name; models and reasons come from outside
 
 
 @dataclass(frozen=True, slots=True)
