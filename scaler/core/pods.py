@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from scaler.core.model import (
+    Count,
     ModelSample,
     PodCounts,
     PodLife,
@@ -200,8 +201,12 @@ def _restarted(before: float | None, after: float | None) -> bool | None:
 
 
 def _moved(before: ModelSample, after: ModelSample) -> bool:
-    """Whether any counter moved. A body without counters gives no reason to doubt its gauges."""
-    if not after.counts and not after.latencies:
+    """Whether any counter moved.
+
+    Finished requests and their histograms stand still for minutes under long answers; tokens do
+    not. A body without token counters gives no reason to doubt its gauges (cases V07, V09).
+    """
+    if Count.GENERATION_TOKENS not in after.counts:
         return True
     if before.counts != after.counts:
         return True

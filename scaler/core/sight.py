@@ -70,10 +70,8 @@ def _look_without_ready_pods(reading: FleetReading) -> tuple[Sight, Trouble | No
 
 
 def _usable(reading: FleetReading) -> str:
+    """Say how many targets are usable, and why one of the others is not."""
     counts = reading.counts
-    text = f"{counts.fresh}/{counts.ready} targets usable"
-    for view in reading.views:
-        if view.state in (PodState.STALE, PodState.MISSING):
-            why = "not scraped yet" if view.failure is None else view.failure.detail
-            return f"{text} ({view.pod}: {why})"
-    return text
+    view = next(v for v in reading.views if v.state in (PodState.STALE, PodState.MISSING))
+    why = "not scraped yet" if view.failure is None else view.failure.detail
+    return f"{counts.fresh}/{counts.ready} targets usable ({view.pod}: {why})"

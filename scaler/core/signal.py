@@ -171,6 +171,7 @@ def _judge_ttft(
 
 
 def _queueing(inputs: SignalInputs, policy: TriggerPolicy) -> bool:
+    """Whether requests queue, seen (waiting, preempted) or hidden inside ``running``."""
     fleet = inputs.fleet
     if not fleet.in_flight:
         return False
@@ -180,7 +181,5 @@ def _queueing(inputs: SignalInputs, policy: TriggerPolicy) -> bool:
     if target is not None and fleet.in_flight >= target * inputs.serving:
         return True
     # Little's law on first tokens: how many requests sit between arrival and first token.
-    seen = fleet.latencies.get(Latency.TTFT)
-    if seen is None or inputs.first_token_rate is None:
-        return False
-    return inputs.first_token_rate * seen.mean >= PREFILL_QUEUE * inputs.serving
+    before_first_token = (inputs.first_token_rate or 0.0) * fleet.latencies[Latency.TTFT].mean
+    return before_first_token >= PREFILL_QUEUE * inputs.serving

@@ -320,9 +320,10 @@ def share_within(histogram: Histogram, limit: float) -> tuple[float, float]:
     """Bound the share of observations at most ``limit``: what the edges around it say."""
     low = high = 0.0
     for edge, count in zip(histogram.bounds, histogram.counts, strict=True):
-        if edge <= limit:
-            low = high = count
-        else:
-            high = count
+        high = count
+        if edge > limit:
+            break
+        low = count
+        if edge == limit:
             break
     return low / histogram.count, high / histogram.count
