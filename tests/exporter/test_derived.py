@@ -26,7 +26,9 @@ from scaler.core.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
+
+    from prometheus_client import Metric
 
     from exporter.conftest import Fleet
 
@@ -78,16 +80,18 @@ def test_promtool_would_complain() -> None:
 
 def test_openmetrics_parses_to_the_same_samples(fleet: Fleet) -> None:
     text = everything(fleet)
-    openmetrics = generate_openmetrics(fleet.collector(pod_detail=True)).decode()
+    collector = fleet.collector(pod_detail=True)
+    openmetrics = generate_openmetrics(collector).decode()  # type: ignore[no-untyped-call]
+    families = parse_openmetrics(openmetrics)  # type: ignore[no-untyped-call]
 
-    def samples(families: Iterator[object]) -> set[object]:
+    def samples(metrics: Iterable[Metric]) -> set[object]:
         return {
-            (s.name, frozenset(s.labels.items()), s.value)
-            for family in families
-            for s in family.samples  # type: ignore[attr-defined]
+            (sample.name, frozenset(sample.labels.items()), sample.value)
+            for metric in metrics
+            for sample in metric.samples
         }
 
-    assert samples(parse_openmetrics(openmetrics)) == samples(parse_text(text))
+    assert samples(families) == samples(parse_text(text))
 
 
 def test_registering_and_describing_read_nothing(fleet: Fleet) -> None:
@@ -450,7 +454,7 @@ def test_hostile_names_stay_label_values(fleet: Fleet) -> None:
     ]
 
     assert max(len(value) for value in values) == 253
-    assert 'a"b\\c\nvllm_scaler_desired_replicas 99\n?' in {value[:41] for value in values}
+    assert any(value.startswith('a"b\\c\nvllm_scaler_desired_replicas 99\n?x') for value in values)
     assert promtool(text) == ""
 
 
