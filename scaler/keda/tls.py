@@ -106,5 +106,4 @@ def _stamp(files: TlsFiles) -> Stamp:
 
 def _problem(files: TlsFiles, error: OSError | ValueError) -> Problem:
     named = ", ".join(str(path) for path in _paths(files))
-    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return Problem("tls", named, f"cannot be used: {why}")
+    return Problem("tls", None, f"cannot use {named}: {error}")

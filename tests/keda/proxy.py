@@ -23,6 +23,11 @@ class Frames:
         self._header = b""
         self.seen: dict[int, int] = {}
 
+    @property
+    def pings(self) -> int:
+        """Pings that are no answer to another."""
+        return self.seen.get(PING, 0)
+
     def feed(self, data: bytes) -> None:
         while data:
             if self._skip:
@@ -53,11 +58,6 @@ class Proxy:
         self.from_client: list[Frames] = []
         self.from_server: list[Frames] = []
         self.port = 0
-
-    @property
-    def pings(self) -> int:
-        """Keepalive pings that clients sent."""
-        return sum(frames.seen.get(PING, 0) for frames in self.from_client)
 
     @property
     def goaways(self) -> int:
