@@ -116,8 +116,8 @@ class StaticDiscovery:
         except (OSError, UnicodeError):
             answers = set()
         # With two families each pod has an address of both: it is still one pod.
-        by_version = [[a for a in answers if a.version == version] for version in (4, 6)]
-        addresses = sorted(max(by_version, key=len), key=int)
+        four, six = ([a for a in answers if a.version == version] for version in (4, 6))
+        addresses = sorted(six if len(six) > len(four) else four, key=int)
         if not addresses:
             raise _LookupFailed(f"cannot resolve {host}: the name has no address")
         if len(addresses) > MOST_ADDRESSES:
