@@ -143,3 +143,20 @@ class Fleet:
             return replace(before, life=life, failure=answer)
         newest = answer if isinstance(answer, PodSample) else pod_sample(answer)
         return PodObservation(name, life, newest, self.monotonic, None)
+
+
+class ManualClock:
+    """A clock whose hands a test moves."""
+
+    def __init__(self, start: datetime = START, monotonic: float = 1000.0) -> None:
+        self.wall = start
+        self.monotonic = monotonic
+
+    def now(self) -> Now:
+        """Return the instant the hands show."""
+        return Now(self.wall, self.monotonic)
+
+    def advance(self, seconds: float) -> None:
+        """Move both hands."""
+        self.wall += timedelta(seconds=seconds)
+        self.monotonic += seconds

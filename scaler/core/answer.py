@@ -112,6 +112,8 @@ def _recommend(case: Case) -> Answer:
 
 def _from_load(case: Case) -> Answer:
     replicas = ceil((case.composite or 0.0) - DUST)
+    if not replicas and case.reading.load is not None and case.reading.load.in_flight > 0:
+        replicas = 1  # somebody serves it, whatever the signals make of so little
     reason = Reason.LOAD if replicas else Reason.IDLE if case.counts.total else Reason.NO_PODS
     given = Answer(replicas, reason)
     uncapped = max((r.needed for r in case.signals.values() if r.counted is not None), default=0.0)

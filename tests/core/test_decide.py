@@ -71,6 +71,11 @@ class TestLoad:
         assert (decision.desired, decision.active, decision.valid) == (0, False, True)
         assert decision.reason is Reason.IDLE
 
+    def test_work_in_flight_needs_somebody(self) -> None:
+        decision = Fleet().tick({"a": busy(1)})
+
+        assert (decision.desired, decision.reason) == (1, Reason.LOAD)
+
     def test_float_dust_buys_no_replica(self) -> None:
         fleet = Fleet(TriggerPolicy(target_in_flight=0.1))
 
@@ -231,7 +236,7 @@ class TestThroughput:
         decision = fleet.tick({"a": self.served(50, 180, 20)})
 
         needed = decision.signals[Signal.THROUGHPUT].needed
-        assert needed == pytest.approx((10 * 100 + 20 * 100 / 60) / 1000)
+        assert needed == pytest.approx((14 * 100 + 20 * 100 / 60) / 1000)
 
     def test_it_caps_what_a_short_burst_may_ask_for(self) -> None:
         """600 short requests in flight are an hour of queue for nobody: the work is what counts."""

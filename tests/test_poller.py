@@ -1,0 +1,337 @@
+"""The loop with a fake network: what is published when pods hang, vanish or break."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from fakes import ManualClock, pod_sample, sample
+
+from scaler.clock import SystemClock
+from scaler.config.settings import ScrapeSettings
+from scaler.core.model import PodSample, Reason, ScrapeCause, ScrapeFailure
+from scaler.discovery.pods import Found, FoundPod
+from scaler.errors import EndpointNotAllowed
+from scaler.poller import Poller
+from scaler.store import Store
+from scaler.targets import SLOW_LANE, Targets
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from scaler.clock import Clock
+    from scaler.core.model import Decision
+    from scaler.core.policy import TriggerPolicy
+    from scaler.store import Trigger, TriggerKey
+
+pytestmark = pytest.mark.timeout(20)
+
+QUICK = ScrapeSettings(interval=0.1, timeout=5.0)
+
+
+@dataclass
+class FakeScraper:
+    """Answers from a table; a URL with a gate answers when its gate opens."""
+
+    answers: dict[str, PodSample | ScrapeFailure] = field(default_factory=dict)
+    gates: dict[str, asyncio.Event] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    async def scrape(self, url: str) -> PodSample | ScrapeFailure:
+        self.asked.append(url)
+        if url in self.gates:
+            await self.gates[url].wait()
+        return self.answers.get(url, pod_sample(sample(1)))
+
+
+@dataclass
+class FakeDiscovery:
+    """Finds the pods of a table, or does what a test wants instead."""
+
+    pods: tuple[str, ...] = ("a",)
+    instead: Callable[[], Found] | None = None
+    gate: asyncio.Event | None = None
+
+    async def find(self, namespace: str, name: str, policy: TriggerPolicy) -> Found:
+        del namespace, name, policy
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.instead is not None:
+            return self.instead()
+        return Found(tuple(FoundPod(pod, pod) for pod in self.pods))
+
+
+@dataclass
+class Notes:
+    """Collects what the poller and the targets report."""
+
+    scrapes: list[ScrapeCause | None] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
+    sweeps: int = 0
+    events: list[tuple[str, object]] = field(default_factory=list)
+
+    def scrape(self, cause: ScrapeCause | None, seconds: float) -> None:
+        assert seconds >= 0
+        self.scrapes.append(cause)
+
+    def decision(self, reason: Reason, seconds: float) -> None:
+        assert seconds >= 0
+        self.reasons.append(reason)
+
+    def sweep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.sweeps += 1
+
+    def decided(self, key: TriggerKey, before: Decision | None, after: Decision) -> None:
+        del key, before
+        self.events.append(("decided", after.sequence))
+
+    def refused(self, key: TriggerKey, text: str) -> None:
+        del key
+        self.events.append(("refused", text))
+
+    def failed(self, key: TriggerKey, error: Exception) -> None:
+        del key
+        self.events.append(("failed", str(error)))
+
+    def forgotten(self, key: TriggerKey) -> None:
+        self.events.append(("forgotten", key.name))
+
+    def scrape_changed(self, url: str, failure: ScrapeFailure | None) -> None:
+        self.events.append((url, failure and failure.cause))
+
+
+@dataclass
+class Loop:
+    """A running poller and all it was given."""
+
+    store: Store
+    scraper: FakeScraper
+    discovery: FakeDiscovery
+    notes: Notes
+    targets: Targets
+
+    def watch(self, name: str = "llama", **metadata: str) -> Trigger:
+        return self.store.register("team", name, {"scalerAddress": "s:6000", **metadata})
+
+
+@asynccontextmanager
+async def polling(
+    scraper: FakeScraper | None = None,
+    discovery: FakeDiscovery | None = None,
+    *,
+    settings: ScrapeSettings = QUICK,
+    clock: Clock | None = None,
+) -> AsyncIterator[Loop]:
+    scraper, discovery = scraper or FakeScraper(), discovery or FakeDiscovery()
+    clock, notes = clock or SystemClock(), Notes()
+    store = Store(clock)
+    targets = Targets(scraper, settings, clock=clock, observer=notes, log=notes)
+    poller = Poller(store, discovery, targets, settings, clock=clock, observer=notes, log=notes)
+    task = asyncio.create_task(poller.run())
+    try:
+        yield Loop(store, scraper, discovery, notes, targets)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await targets.close()
+
+
+async def until(trigger: Trigger, wanted: Callable[[Decision], bool]) -> Decision:
+    """Return the first decision that is as wanted; the test's time-out bounds the wait."""
+    async for decision in trigger.decisions():
+        if wanted(decision):
+            return decision
+    raise AssertionError("decisions never end")
+
+
+async def happens(check: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so; the test's time-out bounds the wait."""
+    while not check():  # noqa: ASYNC110 - what is waited for has no event of its own
+        await asyncio.sleep(0.005)
+
+
+async def test_a_new_trigger_is_swept_at_once_and_then_every_interval() -> None:
+    async with polling() as loop:
+        trigger = loop.watch()
+        first = await trigger.first_decision(5)
+        third = await until(trigger, lambda d: d.sequence >= 3)
+
+    assert first is not None
+    assert (first.valid, first.fleet.running) == (True, 1)
+    assert third.valid
+    assert loop.notes.sweeps >= 2
+    assert loop.notes.scrapes[:2] == [None, None]
+
+
+async def test_d12_a_hung_pod_costs_the_others_nothing() -> None:
+    gate = asyncio.Event()
+    scraper = FakeScraper(gates={"b": gate})
+    discovery = FakeDiscovery(("a", "b", "c"))
+    settings = ScrapeSettings(interval=0.3, timeout=5.0)
+    async with polling(scraper, discovery, settings=settings) as loop:
+        trigger = loop.watch()
+        without = await until(trigger, lambda d: d.sequence == 2)
+        gate.set()
+        answered = await until(trigger, lambda d: d.counts.fresh == 3)
+
+    assert (without.counts.ready, without.counts.fresh, without.valid) == (3, 2, True)
+    assert scraper.asked[:3] == ["a", "b", "c"]
+    # It was asked once, for as long as it hung.
+    assert scraper.asked[: scraper.asked.index("b") + 4].count("b") == 1
+    assert answered.valid
+
+
+async def test_a_late_answer_is_published_before_the_next_sweep() -> None:
+    gate = asyncio.Event()
+    scraper = FakeScraper(gates={"b": gate})
+    settings = ScrapeSettings(interval=30.0, timeout=25.0)
+    async with polling(scraper, FakeDiscovery(("a", "b")), settings=settings) as loop:
+        trigger = loop.watch()
+        first = await trigger.first_decision(5)
+        gate.set()
+        second = await until(trigger, lambda d: d.sequence == 2)
+
+    assert first is not None
+    assert (first.counts.fresh, second.counts.fresh) == (1, 2)
+    assert scraper.asked == ["a", "b"]
+
+
+async def test_pods_that_hung_wait_in_a_lane_of_their_own() -> None:
+    settings = ScrapeSettings(interval=0.1, timeout=5.0, concurrency=4)
+    hung = [f"hung-{n}" for n in range(SLOW_LANE + 8)]
+    timed_out = ScrapeFailure(ScrapeCause.TIMEOUT, "no answer within 5 s")
+    scraper = FakeScraper(answers=dict.fromkeys(hung, timed_out))
+    async with polling(scraper, FakeDiscovery((*hung, "a")), settings=settings) as loop:
+        trigger = loop.watch(quorum="0.01")
+        await until(trigger, lambda d: all(p.failure or p.pod == "a" for p in d.pods))
+        scraper.gates = {url: asyncio.Event() for url in hung}
+        scraper.asked.clear()
+        await happens(lambda: scraper.asked.count("a") >= 3)
+
+    assert sum(url != "a" for url in scraper.asked) == SLOW_LANE
+
+
+async def test_two_triggers_on_one_pod_share_its_scrape() -> None:
+    gate = asyncio.Event()
+    scraper = FakeScraper(gates={"a": gate})
+    settings = ScrapeSettings(interval=30.0, timeout=25.0)
+    async with polling(scraper, settings=settings) as loop:
+        one, two = loop.watch("one"), loop.watch("two")
+        await happens(lambda: scraper.asked != [])
+        gate.set()
+        decisions = [await t.first_decision(5) for t in (one, two)]
+
+    assert scraper.asked == ["a"]
+    assert all(d is not None and d.valid for d in decisions)
+
+
+async def test_a_barred_endpoint_is_refused_and_told_once() -> None:
+    def barred() -> Found:
+        raise EndpointNotAllowed("host 'a' is not allowed")
+
+    async with polling(discovery=FakeDiscovery(instead=barred)) as loop:
+        trigger = loop.watch()
+        await happens(lambda: trigger.refusal is not None)
+        loop.discovery.instead = None
+        decision = await until(trigger, lambda d: d.valid)
+
+    assert loop.notes.events.count(("refused", "host 'a' is not allowed")) == 1
+    assert decision.fleet.running == 1
+
+
+@pytest.mark.parametrize(
+    ("discovery", "message"),
+    [
+        pytest.param(
+            FakeDiscovery(instead=lambda: Found(error="403 forbidden: list pods")),
+            "cannot list pods: 403 forbidden: list pods",
+            id="error",
+        ),
+        pytest.param(
+            FakeDiscovery(gate=asyncio.Event()),
+            "cannot list pods: no answer within 2 s",
+            id="hangs",
+        ),
+    ],
+)
+async def test_pods_that_cannot_be_listed_are_not_no_pods(
+    discovery: FakeDiscovery, message: str
+) -> None:
+    async with polling(discovery=discovery) as loop:
+        decision = await loop.watch().first_decision(5)
+
+    assert decision is not None
+    assert (decision.valid, decision.message) == (False, message)
+
+
+async def test_a_defect_is_an_invalid_answer_and_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("defect")
+
+    async with polling() as loop:
+        trigger = loop.watch()
+        await until(trigger, lambda d: d.valid)
+        with monkeypatch.context() as patch:
+            patch.setattr("scaler.poller.decide", broken)
+            bad = await until(trigger, lambda d: not d.valid)
+        good = await until(trigger, lambda d: d.valid)
+
+    assert ("failed", "defect") in loop.notes.events
+    assert (bad.desired, bad.active) == (1, True)
+    assert good.valid
+
+
+async def test_what_keda_no_longer_asks_about_is_forgotten() -> None:
+    clock = ManualClock()
+    async with polling(clock=clock) as loop:
+        trigger = loop.watch()
+        await until(trigger, lambda d: d.valid)
+        clock.advance(601)
+        await happens(lambda: ("forgotten", "llama") in loop.notes.events)
+        await happens(lambda: loop.targets.get("a").sample is None)
+
+    assert loop.store.triggers() == ()
+
+
+async def test_an_endpoint_nobody_wants_is_let_go_of() -> None:
+    gate = asyncio.Event()
+    scraper = FakeScraper(gates={"a": gate})
+    async with polling(scraper, FakeDiscovery(("a", "b"))) as loop:
+        trigger = loop.watch()
+        await trigger.first_decision(5)
+        hung = loop.targets.get("a").running
+        assert hung is not None
+        loop.discovery.pods = ("b",)
+        await happens(hung.cancelled)
+        decision = await until(trigger, lambda d: d.counts.total == 1)
+
+    assert decision.valid
+
+
+async def test_failures_are_told_once_per_change_of_cause() -> None:
+    refused = ScrapeFailure(ScrapeCause.REFUSED, "connection refused")
+    reset = ScrapeFailure(ScrapeCause.RESET, "connection reset")
+    async with polling() as loop:
+        trigger = loop.watch()
+        for answer in (refused, reset, pod_sample(sample(1))):
+            loop.scraper.answers["a"] = answer
+            asked = len(loop.scraper.asked)
+            await happens(lambda asked=asked: len(loop.scraper.asked) >= asked + 3)  # type: ignore[misc]
+        await until(trigger, lambda d: d.pods[0].failure is None)
+
+    told = [event for event in loop.notes.events if event[0] == "a"]
+    assert told == [("a", ScrapeCause.REFUSED), ("a", ScrapeCause.RESET), ("a", None)]
+
+
+async def test_a_large_fleet_is_asked_in_batches() -> None:
+    pods = tuple(f"p{n}" for n in range(100))
+    async with polling(discovery=FakeDiscovery(pods)) as loop:
+        decision = await until(loop.watch(), lambda d: d.sequence >= 2 and d.counts.fresh == 100)
+
+    assert decision.fleet.running == 100
