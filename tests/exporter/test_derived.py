@@ -28,9 +28,8 @@ from scaler.core.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from prometheus_client import Metric
-
     from exporter.conftest import Fleet
+    from prometheus_client import Metric
 
 GOLDEN = Path(__file__).parent / "testdata" / "metrics.golden.txt"
 
