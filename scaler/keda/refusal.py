@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from scaler.errors import InvalidTrigger, TooManyTriggers
+from scaler.errors import InvalidTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scaler.errors import Problem, ScalerError
+    from scaler.errors import Problem, TooManyTriggers
 
 LONGEST_TEXT = 1000  # bytes; a status text is sent percent-encoded in at most 8 KiB of trailers
-MOST_KEYS = 256
 MOST_METADATA_BYTES = 64 * 1024
 LONGEST_NAME = 253  # characters of a Kubernetes object name
 
@@ -32,26 +31,19 @@ class Refused(Exception):
         super().__init__(f"{code.name}: {details}")
 
 
-def refused(error: ScalerError) -> Refused:
+def refused(error: InvalidTrigger | TooManyTriggers) -> Refused:
     """Return the refusal that tells the caller about ``error``."""
-    match error:
-        case InvalidTrigger():
-            return Refused(grpc.StatusCode.INVALID_ARGUMENT, describe(error.problems))
-        case TooManyTriggers():
-            return Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
-        case _:
-            return Refused(grpc.StatusCode.INTERNAL, str(error))
+    if isinstance(error, InvalidTrigger):
+        return Refused(grpc.StatusCode.INVALID_ARGUMENT, describe(error.problems))
+    return Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
 
 
 def check_bounds(namespace: str, name: str, metadata: Mapping[str, str]) -> None:
-    """Raise Refused (INVALID_ARGUMENT) for what no ScaledObject of Kubernetes can be."""
+    """Raise Refused (INVALID_ARGUMENT) for what is not worth remembering, let alone parsing."""
     for field, value in (("namespace", namespace), ("name", name)):
         if not 0 < len(value) <= LONGEST_NAME:
             text = f"{field} of the ScaledObject: {len(value)} characters, not 1 to {LONGEST_NAME}"
             raise Refused(grpc.StatusCode.INVALID_ARGUMENT, text)
-    if len(metadata) > MOST_KEYS:
-        text = f"scalerMetadata has {len(metadata)} keys; at most {MOST_KEYS} are read"
-        raise Refused(grpc.StatusCode.INVALID_ARGUMENT, text)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items())
     if size > MOST_METADATA_BYTES:
         text = f"scalerMetadata is {size} bytes long; at most {MOST_METADATA_BYTES} are read"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import TYPE_CHECKING
 
@@ -97,13 +98,15 @@ class GrpcServer:
         return port
 
     async def stop(self, grace: float) -> None:
-        """Stop within about ``grace`` seconds: say so, end streams with OK, finish open calls."""
+        """Stop within ``grace`` seconds: say so, end streams with OK, finish open calls."""
         if self._server is None:
             return
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + grace
         await self._health.enter_graceful_shutdown()
         if not await self._service.end_streams(grace):
             log.warning("gRPC streams cut off", grace=grace)
-        await self._server.stop(grace)
+        await self._server.stop(max(0.0, deadline - clock()))
         self._server = None
 
     def _bind(self, server: aio.Server, address: Address) -> int:

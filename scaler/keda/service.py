@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import structlog
 from grpc import StatusCode
 
-from scaler.errors import ScalerError
+from scaler.errors import InvalidTrigger, TooManyTriggers
 from scaler.keda._pb.externalscaler_pb2 import (
     GetMetricSpecResponse,
     GetMetricsResponse,
@@ -250,7 +250,7 @@ class Service(ExternalScalerServicer):
         check_bounds(ref.namespace, ref.name, metadata)
         try:
             return self._store.register(ref.namespace, ref.name, metadata)
-        except ScalerError as error:
+        except (InvalidTrigger, TooManyTriggers) as error:
             raise refused(error) from error
 
     def _newest(self, ref: ScaledObjectRef) -> Decision | None:
