@@ -30,14 +30,14 @@ def decide(
     reading = read_pods(snapshot, state.pods, policy, at)
     window = state.window.push(reading.deltas, at)
     since = waiting_since(state.waiting_since, reading.load, at)
-    fleet, first_token_rate = measure(
+    fleet, pace = measure(
         reading, window, policy, at, since=since, known_tokens=state.tokens_per_request
     )
     inputs = SignalInputs(
         fleet=fleet,
+        pace=pace,
         kv_used=None if reading.load is None else reading.load.kv_used,
         serving=reading.counts.serving,
-        first_token_rate=first_token_rate,
         complete=reading.counts.fresh == reading.counts.ready,
     )
     signals, infeasible = read_signals(inputs, policy)

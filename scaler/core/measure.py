@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scaler.core.model import Count, FleetView, Latency
-from scaler.core.window import RECENT_SLOTS, share_within, summarize
+from scaler.core.window import NEWEST_SLOTS, RECENT_SLOTS, Pace, share_within, summarize
 
 if TYPE_CHECKING:
     from scaler.core.pods import FleetReading, Load
@@ -25,22 +25,30 @@ def measure(
     *,
     since: float | None,
     known_tokens: float | None,
-) -> tuple[FleetView, float | None]:
-    """Return the fleet's view at ``now`` (monotonic) and its recent first tokens per second.
+) -> tuple[FleetView, Pace]:
+    """Return the fleet's view at ``now`` (monotonic) and its newest pace.
 
     ``since`` is when the queue rose from empty, ``known_tokens`` the last known tokens a request.
     Rates are None before two samples of one pod, and once the newest pair has left the window.
     """
     load = reading.load
     if load is None:
-        return FleetView(), None
+        return FleetView(), Pace()
     total = window.total()
     if total is None or window.until is None or now - window.until > policy.signal_window:
-        return _gauges(load, expected_wait=0.0 if load.waiting == 0 else None), None
-    recent = window.total(RECENT_SLOTS)
-    first_token_rate = recent.first_token_rate if recent is not None else None
-    wait = _expected_wait(load.waiting, first_token_rate, since, now)
-    return _with_rates(_gauges(load, wait), total, known_tokens, policy), first_token_rate
+        return _gauges(load, expected_wait=0.0 if load.waiting == 0 else None), Pace()
+    pace = _pace(window, total)
+    wait = _expected_wait(load.waiting, pace.first_token_rate, since, now)
+    return _with_rates(_gauges(load, wait), total, known_tokens, policy), pace
+
+
+def _pace(window: FleetWindow, total: WindowTotal) -> Pace:
+    recent = window.total(RECENT_SLOTS) or total
+    newest = window.total(NEWEST_SLOTS) or total
+    return Pace(
+        first_token_rate=recent.first_token_rate,
+        arrival_rate=max(total.arrival_rate, recent.arrival_rate, newest.arrival_rate),
+    )
 
 
 def waiting_since(before: float | None, load: Load | None, now: float) -> float | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from scaler.core.model import FleetView
     from scaler.core.policy import TriggerPolicy
+    from scaler.core.window import Pace
 
 # A ratio signal may at most double the serving pods in one step: it is a slow corrector.
 MAX_RATIO = 2.0
@@ -29,13 +30,14 @@ PREFILL_QUEUE = 2.0
 class SignalInputs:
     """What the signals read. ``kv_used`` is ΣK over busy pods (0..pods), ``serving`` a pod count.
 
-    ``complete`` says that every expected pod has fresh data.
+    ``complete`` says that every expected pod has fresh data; ``pace`` is what the newest part of
+    the window adds to the fleet's view.
     """
 
     fleet: FleetView
+    pace: Pace
     kv_used: float | None
     serving: int
-    first_token_rate: float | None
     complete: bool
 
 
@@ -48,7 +50,7 @@ def read_signals(
         for name, read in _SIGNALS.items()
         if (reading := read(inputs, policy)) is not None
     }
-    _cap_by_throughput(readings, inputs)
+    _cap_by_throughput(readings, inputs, policy)
     infeasible = _judge_ttft(readings, inputs, policy)
     return readings, infeasible
 
@@ -87,20 +89,24 @@ def concurrency(inputs: SignalInputs, policy: TriggerPolicy) -> SignalReading | 
 
 
 def throughput(inputs: SignalInputs, policy: TriggerPolicy) -> SignalReading | None:
-    """(arriving tokens/s + backlog tokens / drainTime) / targetTokenRate: the steady-state need.
+    """(arriving tokens/s + backlog tokens / drainTime) / targetTokenRate: the steady-state need."""
+    return _level(_work(inputs, policy, inputs.fleet.arrival_rate), policy.target_token_rate)
+
+
+def _work(inputs: SignalInputs, policy: TriggerPolicy, arrival_rate: float | None) -> float | None:
+    """Tokens per second that arrive, and that empty the backlog within ``drainTime``.
 
     The backlog is what waits, or what is in flight beyond targetInFlight a serving pod, whichever
     is more: with vLLM's default ``max_num_seqs`` the queue hides inside ``running``, and under a
     closed loop of clients arrivals never exceed what is served.
     """
-    fleet = inputs.fleet
-    arriving, tokens = fleet.arriving_token_rate, fleet.tokens_per_request
-    if arriving is None or tokens is None or fleet.waiting is None or fleet.in_flight is None:
+    fleet, tokens = inputs.fleet, inputs.fleet.tokens_per_request
+    if arrival_rate is None or tokens is None or fleet.waiting is None or fleet.in_flight is None:
         return None
     backlog = fleet.waiting
     if policy.target_in_flight is not None:
         backlog = max(backlog, fleet.in_flight - policy.target_in_flight * inputs.serving)
-    return _level(arriving + backlog * tokens / policy.drain_time, policy.target_token_rate)
+    return (arrival_rate + backlog / policy.drain_time) * tokens
 
 
 def kv(inputs: SignalInputs, policy: TriggerPolicy) -> SignalReading | None:
@@ -131,29 +137,34 @@ def _p95(fleet: FleetView, kind: Latency) -> float | None:
     return None if seen is None else seen.p95[0]
 
 
+# Of two that ask for the same, the earlier in this list is said to bind: the leading one.
 _SIGNALS: Mapping[Signal, Callable[[SignalInputs, TriggerPolicy], SignalReading | None]] = {
-    Signal.QUEUE: queue,
     Signal.CONCURRENCY: concurrency,
     Signal.THROUGHPUT: throughput,
+    Signal.QUEUE: queue,
     Signal.KV: kv,
     Signal.QUEUE_TIME: queue_time,
     Signal.TTFT: ttft,
 }
 
 
-def _cap_by_throughput(readings: dict[Signal, SignalReading], inputs: SignalInputs) -> None:
+def _cap_by_throughput(
+    readings: dict[Signal, SignalReading], inputs: SignalInputs, policy: TriggerPolicy
+) -> None:
     """Let queue and concurrency ask for no more pods than the work is worth.
 
-    A burst of short requests fills the queue and is gone before a pod starts. Only while every pod
-    is seen: a throughput that misses a pod is too low to cap anything.
+    A burst of short requests fills the queue and is gone before a pod starts. The work is taken at
+    its quickest recent pace: the window's mean would hold back the answer to a ramp by half a
+    window (our H200 stand-up: 10 s). Only while every pod is seen: a pace that misses a pod is too
+    low to cap anything.
     """
-    work = readings.get(Signal.THROUGHPUT)
-    if work is None or not inputs.complete:
+    worth = _level(_work(inputs, policy, inputs.pace.arrival_rate), policy.target_token_rate)
+    if worth is None or not inputs.complete:
         return
     for name in (Signal.QUEUE, Signal.CONCURRENCY):
         reading = readings.get(name)
-        if reading is not None and reading.needed > work.needed:
-            readings[name] = replace(reading, counted=work.needed)
+        if reading is not None and reading.needed > worth.needed:
+            readings[name] = replace(reading, counted=worth.needed)
 
 
 def _judge_ttft(
@@ -181,5 +192,5 @@ def _queueing(inputs: SignalInputs, policy: TriggerPolicy) -> bool:
     if target is not None and fleet.in_flight >= target * inputs.serving:
         return True
     # Little's law on first tokens: how many requests sit between arrival and first token.
-    before_first_token = (inputs.first_token_rate or 0.0) * fleet.latencies[Latency.TTFT].mean
+    before_first_token = (inputs.pace.first_token_rate or 0.0) * fleet.latencies[Latency.TTFT].mean
     return before_first_token >= PREFILL_QUEUE * inputs.serving

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SLOTS = 12
 RECENT_SLOTS = 3  # a quarter of the window, for what must follow quickly
+NEWEST_SLOTS = 1  # the shortest stretch whose rate means something
 # No engine on one machine does a million requests or a hundred million tokens a second: a counter
 # that says so is broken, and is left out rather than believed.
 ABSURD_REQUESTS_PER_SECOND = 1e6
@@ -149,15 +150,20 @@ def _latency_changes(
 
 @dataclass(slots=True)
 class _Sum:
-    """Deltas added up. Mutable while it is being filled, then kept inside frozen slots."""
+    """Deltas added up, the oldest of which began at ``start``.
 
+    Mutable while it is being filled, then kept inside frozen slots.
+    """
+
+    start: float = inf
     counts: dict[Count, float] = field(default_factory=dict)
     first_tokens: float = 0.0
     by_finish: float = 0.0
     by_first: float = 0.0
     latencies: dict[tuple[Latency, Bounds], tuple[list[float], float]] = field(default_factory=dict)
 
-    def add(self, change: Delta, share: float = 1.0) -> None:
+    def add(self, change: Delta, start: float, share: float) -> None:
+        self.start = min(self.start, start)
         for name, value in change.counts.items():
             self.counts[name] = self.counts.get(name, 0.0) + value * share
         self.first_tokens += change.first_tokens * share
@@ -167,6 +173,7 @@ class _Sum:
             self._add_latency(key, counts, total, share)
 
     def merge(self, other: _Sum) -> None:
+        self.start = min(self.start, other.start)
         for name, value in other.counts.items():
             self.counts[name] = self.counts.get(name, 0.0) + value
         self.first_tokens += other.first_tokens
@@ -191,13 +198,11 @@ class _Sum:
 class FleetWindow:
     """The last ``SLOTS`` slots of ``granularity`` seconds, oldest first, keyed by slot number.
 
-    ``since`` is when the oldest delta ever taken began, ``until`` when the newest ended
-    (monotonic); both None before the first delta.
+    ``until`` is when the newest delta ended (monotonic), None before the first.
     """
 
     granularity: float
     slots: tuple[tuple[int, _Sum], ...] = ()
-    since: float | None = None
     until: float | None = None
 
     def push(self, deltas: Iterable[Delta], now: float) -> FleetWindow:
@@ -205,42 +210,41 @@ class FleetWindow:
         oldest = floor(now / self.granularity) - SLOTS
         slots = {number: held for number, held in self.slots if number >= oldest}
         fresh: dict[int, _Sum] = {}
-        since, until = self.since, self.until
+        until = self.until
         for change in deltas:
-            since = change.start if since is None else min(since, change.start)
             until = change.end if until is None else max(until, change.end)
-            for number, share in self._shares(change):
+            for number, start, share in self._shares(change):
                 if number >= oldest:
-                    fresh.setdefault(number, _Sum()).add(change, share)
+                    fresh.setdefault(number, _Sum()).add(change, start, share)
         for number, added in fresh.items():
             if number in slots:
                 added.merge(slots[number])
             slots[number] = added
-        return FleetWindow(self.granularity, tuple(sorted(slots.items())), since, until)
+        return FleetWindow(self.granularity, tuple(sorted(slots.items())), until)
 
-    def _shares(self, change: Delta) -> Iterable[tuple[int, float]]:
+    def _shares(self, change: Delta) -> Iterable[tuple[int, float, float]]:
+        """Yield the slots a delta belongs to, with when its part of each begins and its share."""
         last = floor(change.end / self.granularity)
         length = change.end - change.start
         if length <= 1.5 * self.granularity:
-            return ((last, 1.0),)
+            return ((last, change.start, 1.0),)
         shares = []
         for number in range(floor(change.start / self.granularity), last + 1):
             begin = max(change.start, number * self.granularity)
             end = min(change.end, (number + 1) * self.granularity)
-            shares.append((number, (end - begin) / length))
+            shares.append((number, begin, (end - begin) / length))
         return shares
 
     def total(self, slots: int = SLOTS) -> WindowTotal | None:
         """Add up the newest ``slots`` full slots and the one being filled; None: nothing yet."""
-        if self.until is None or self.since is None:
+        if self.until is None:
             return None
         oldest = floor(self.until / self.granularity) - slots
         total = _Sum()
         for number, held in self.slots:
             if number >= oldest:
                 total.merge(held)
-        start = max(self.since, oldest * self.granularity)
-        return WindowTotal(self.until - start, total)
+        return WindowTotal(self.until - total.start, total) if total.start < self.until else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +289,18 @@ class WindowTotal:
             at = dict(zip(bounds, counts, strict=True))
             merged = [m + at[edge] for m, edge in zip(merged, shared, strict=True)]
         return Histogram(tuple(shared), tuple(merged), sum(total for _, _, total in parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Rates of the newest part of the window, per second; None: not known.
+
+    ``first_token_rate`` is that of the last quarter; ``arrival_rate`` the quickest of the whole
+    window, its last quarter and its newest slot.
+    """
+
+    first_token_rate: float | None = None
+    arrival_rate: float | None = None
 
 
 def quantile(histogram: Histogram, q: float) -> tuple[float, float, float]:
