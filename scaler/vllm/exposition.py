@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from scaler.core.model import Count, Latency, ModelSample, PodSample, ScrapeCause, ScrapeFailure
 from scaler.vllm import names
-from scaler.vllm.histograms import Incomplete, read_histograms
+from scaler.vllm.histograms import Flaw, Incomplete, read_histograms
 from scaler.vllm.series import Malformed, looks_like_exposition, read_series
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from scaler.core.model import Histogram
     from scaler.vllm.series import SeriesSet
-
-OUT_OF_RANGE: Final = "out_of_range"
-NON_FINITE: Final = "non_finite"
 
 # Families that every version since 0.8.5 has: what their absence is called, and by which sample or
 # declaration each alias shows.
@@ -39,6 +36,9 @@ _EXPECTED: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         for latency in Latency
     },
 }
+# prometheus_client's OpenMetrics writer (0.26) turns the colon of a sample's name into this, not that
+# of its family; a body so written would look idle.
+_ESCAPED: Final = b"\nvllm_"
 # How a counter is declared, in the text format and in OpenMetrics.
 _TEXT_MARK: Final = b"# TYPE vllm:prompt_tokens_total counter"
 _OPENMETRICS_MARK: Final = b"# TYPE vllm:prompt_tokens counter"
@@ -59,7 +59,11 @@ def read_exposition(body: bytes, *, openmetrics: bool | None = None) -> PodSampl
     """
     try:
         _check_whole(body, openmetrics=openmetrics)
-        return _sample(body, read_series(body))
+        series = read_series(body)
+        if not series[names.RUNNING] and _ESCAPED in body:
+            body = body.replace(_ESCAPED, b"\nvllm:")
+            series = read_series(body)
+        return _sample(body, series)
     except _Unusable as error:
         return error.failure
     except Malformed as error:
@@ -232,8 +236,8 @@ def _latencies(
             continue
         histograms = read_histograms(name, series)
         for model, histogram in histograms.items():
-            if histogram is None:
-                rejected[NON_FINITE] += 1
+            if isinstance(histogram, Flaw):
+                rejected[histogram] += 1
             else:
                 of_model[model][latency] = histogram
     return of_model
@@ -268,9 +272,9 @@ def _first(series: SeriesSet, aliases: Iterable[str]) -> str | None:
 def _counted(value: float, rejected: Counter[str], *, highest: float = math.inf) -> bool:
     """Say whether a value can be; count it by its flaw when it cannot."""
     if not math.isfinite(value):
-        rejected[NON_FINITE] += 1
+        rejected[Flaw.NON_FINITE] += 1
     elif not 0 <= value <= highest:
-        rejected[OUT_OF_RANGE] += 1
+        rejected[Flaw.OUT_OF_RANGE] += 1
     else:
         return True
     return False

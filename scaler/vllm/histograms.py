@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from scaler.core.model import Histogram
@@ -17,10 +18,16 @@ class Incomplete(ValueError):
     """A part of a histogram is missing: the body was cut. The message names the histogram."""
 
 
-def read_histograms(name: str, series: SeriesSet) -> dict[str, Histogram | None]:
-    """Return the histogram of each model, summed over its engines.
+class Flaw(StrEnum):
+    """Why a value was dropped. A label value."""
 
-    None: the values cannot be (not finite, negative, or counts that fall from bound to bound).
+    OUT_OF_RANGE = "out_of_range"
+    NON_FINITE = "non_finite"
+
+
+def read_histograms(name: str, series: SeriesSet) -> dict[str, Histogram | Flaw]:
+    """Return the histogram of each model, summed over its engines; a Flaw where it cannot be.
+
     Raises Incomplete for buckets without their +Inf or without a sum.
     """
     sums = series[f"{name}_sum"]
@@ -34,18 +41,18 @@ def read_histograms(name: str, series: SeriesSet) -> dict[str, Histogram | None]
             Histogram(bounds, tuple(map(counts.__getitem__, bounds)), total)
         )
     return {
-        model: _merge(histograms) if all(map(_plausible, histograms)) else None
+        model: next(filter(None, map(_flaw, histograms)), None) or _merge(histograms)
         for model, histograms in of_model.items()
     }
 
 
-def _plausible(histogram: Histogram) -> bool:
+def _flaw(histogram: Histogram) -> Flaw | None:
     counts = histogram.counts
-    return (
-        math.isfinite(sum(counts) + histogram.sum)
-        and counts[0] >= 0
-        and tuple(sorted(counts)) == counts
-    )
+    if not math.isfinite(sum(counts) + histogram.sum):
+        return Flaw.NON_FINITE
+    if counts[0] < 0 or tuple(sorted(counts)) != counts:  # cumulative, so never falling
+        return Flaw.OUT_OF_RANGE
+    return None
 
 
 def _merge(histograms: list[Histogram]) -> Histogram:
