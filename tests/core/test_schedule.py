@@ -30,7 +30,8 @@ def test_no_windows_is_no_floor_for_ever() -> None:
 
     assert view == ScheduleView()
     assert (view.floor, view.window, view.opened_at, view.next_opening) == (0, "", None, None)
-    assert view.holds_at(at("1970-01-01")) and view.holds_at(at("9999-01-01"))
+    assert view.holds_at(at("1970-01-01"))
+    assert view.holds_at(at("9999-01-01"))
 
 
 def test_a_view_says_which_window_is_open_since_when_and_until_when_it_holds() -> None:
