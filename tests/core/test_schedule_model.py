@@ -273,7 +273,9 @@ def test_firings_agree_with_cronsim(
         with pytest.raises(CronError, match="never matches"):
             parse_cron(text)
         return
-    walls = parse_cron(text).firings_after(begin.replace(tzinfo=None))
-    ours = takewhile(horizon.__gt__, (to_instant(wall, info) for wall in islice(walls, 40)))
+    walls = islice(parse_cron(text).firings_after(begin.replace(tzinfo=None)), 80)
+    # Several local times that the clocks skip are one firing to cronsim.
+    ours = dict.fromkeys(to_instant(wall, info) for wall in walls)
 
-    assert list(ours) == [instant.astimezone(UTC) for instant in theirs]
+    expected = [instant.astimezone(UTC) for instant in theirs]
+    assert [instant for instant in ours if instant < horizon][: len(expected)] == expected
