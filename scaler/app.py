@@ -12,6 +12,7 @@ from scaler.exporter.derived import DerivedCollector
 from scaler.exporter.http import HttpServer
 from scaler.exporter.telemetry import Telemetry
 from scaler.keda.server import GrpcServer
+from scaler.keepsake import Keepsake
 from scaler.logs import EventLog
 from scaler.poller import Poller
 from scaler.store import Store
@@ -65,6 +66,7 @@ class App:
         self._clock = clock
         self._scraper: Scraper | None = None
         self._targets: Targets | None = None
+        self._poller: Poller | None = None
         self._polling: asyncio.Task[None] | None = None
         self.addresses: AppAddresses | None = None
 
@@ -82,7 +84,11 @@ class App:
                 observer=self._telemetry,
                 log=self._log,
             )
-            poller = Poller(
+            keepsake = None
+            if self.settings.state_dir is not None:
+                keepsake = Keepsake(self.settings.state_dir, self._log)
+                keepsake.read()
+            self._poller = Poller(
                 self.store,
                 StaticDiscovery(self.settings.allow_endpoints),
                 self._targets,
@@ -90,10 +96,11 @@ class App:
                 clock=self._clock,
                 observer=self._telemetry,
                 log=self._log,
+                keeper=keepsake,
             )
             http_port, page_port = await self._http.start()
             grpc_port = await self._grpc.start()
-            self._polling = asyncio.create_task(poller.run(), name="poller")
+            self._polling = asyncio.create_task(self._poller.run(), name="poller")
         except BaseException:
             await self.stop()
             raise
@@ -119,6 +126,9 @@ class App:
             self._polling.cancel()
             await asyncio.gather(self._polling, return_exceptions=True)
             self._polling = None
+        if self._poller is not None:
+            self._poller.keep()
+            self._poller = None
         if self._targets is not None:
             await self._targets.close()
         if self._scraper is not None:

@@ -76,6 +76,10 @@ class EventLog:
         """Log that KEDA no longer asks."""
         self._log.info("trigger forgotten", trigger=str(key))
 
+    def keepsake_trouble(self, path: str, text: str) -> None:
+        """Log what is wrong with the state file."""
+        self._log.warning("state file", path=path, problem=text)
+
     def scrape_changed(self, url: str, failure: ScrapeFailure | None) -> None:
         """Log that an endpoint fails in a new way, or has recovered."""
         if failure is None:

@@ -17,11 +17,12 @@ from scaler.discovery.pods import Found
 from scaler.errors import EndpointNotAllowed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from scaler.clock import Clock
     from scaler.config.settings import ScrapeSettings
     from scaler.core.model import Now
+    from scaler.core.policy import TriggerPolicy
     from scaler.core.state import ScalerState
     from scaler.discovery.pods import Discovery, FoundPod
     from scaler.store import Store, Trigger, TriggerKey
@@ -35,6 +36,7 @@ PATIENCE = 0.2
 STRAGGLERS = 0.1
 DISCOVERY_SECONDS = 2.0
 HOUSEKEEPING_SECONDS = 2.0
+KEEP_SECONDS = 30.0
 # A large fleet is asked in batches over part of the interval, so that the answers do not all arrive
 # at once and RPCs find the loop free.
 BATCH = 16
@@ -73,6 +75,30 @@ class DecisionLog(Protocol):
         ...
 
 
+class Keeper(Protocol):
+    """Remembers triggers across restarts."""
+
+    def recall(self, key: str, policy: TriggerPolicy, now: Now) -> ScalerState:
+        """Return what is remembered of a trigger."""
+        ...
+
+    def write(self, states: Mapping[str, ScalerState], now: Now) -> None:
+        """Remember all triggers. May block on the disk."""
+        ...
+
+
+class Forgetful:
+    """The keeper of a scaler without ``--state-dir``."""
+
+    def recall(self, key: str, policy: TriggerPolicy, now: Now) -> ScalerState:
+        """Return an empty memory."""
+        del key, now
+        return initial_state(policy)
+
+    def write(self, states: Mapping[str, ScalerState], now: Now) -> None:
+        """Forget."""
+
+
 class Poller:
     """Keeps the decision of every registered trigger new."""
 
@@ -86,6 +112,7 @@ class Poller:
         clock: Clock,
         observer: DecisionObserver,
         log: DecisionLog,
+        keeper: Keeper | None = None,
     ) -> None:
         self._store = store
         self._discovery = discovery
@@ -94,6 +121,8 @@ class Poller:
         self._clock = clock
         self._observer = observer
         self._log = log
+        self._keeper = keeper or Forgetful()
+        self._kept_at = clock.now().monotonic
         self._watches: dict[TriggerKey, _Watch] = {}
 
     async def run(self) -> None:
@@ -103,13 +132,23 @@ class Poller:
                 self._store.arrived.clear()
                 for trigger in self._store.triggers():
                     if trigger.key not in self._watches:
-                        watch = _Watch(self, trigger)
+                        now = self._clock.now()
+                        state = self._keeper.recall(str(trigger.key), trigger.policy, now)
+                        watch = _Watch(self, trigger, state)
                         self._watches[trigger.key] = watch
                         watch.task = watches.create_task(watch.run(), name=f"watch {trigger.key}")
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(HOUSEKEEPING_SECONDS):
                         await self._store.arrived.wait()
                 self._tidy()
+                if self.now() - self._kept_at >= KEEP_SECONDS:
+                    self._kept_at = self.now()
+                    await asyncio.to_thread(self.keep)
+
+    def keep(self) -> None:
+        """Remember all triggers for the next start."""
+        states = {str(key): watch.state for key, watch in list(self._watches.items())}
+        self._keeper.write(states, self._clock.now())
 
     def _tidy(self) -> None:
         """Let go of what KEDA no longer asks about."""
@@ -203,10 +242,10 @@ class Poller:
 class _Watch:
     """One trigger's own loop: its memory, its rhythm, its pods."""
 
-    def __init__(self, poller: Poller, trigger: Trigger) -> None:
+    def __init__(self, poller: Poller, trigger: Trigger, state: ScalerState) -> None:
         self._poller = poller
         self._trigger = trigger
-        self._state = initial_state(trigger.policy)
+        self.state = state
         self._sequence = 0
         self.found = Found()
         self.task: asyncio.Task[None] | None = None
@@ -239,7 +278,7 @@ class _Watch:
 
     def _decide(self) -> None:
         self._sequence += 1
-        self._state = self._poller.decide(self._trigger, self.found, self._state, self._sequence)
+        self.state = self._poller.decide(self._trigger, self.found, self.state, self._sequence)
 
 
 async def _wait(

@@ -134,7 +134,7 @@ def read_pods(
         counts=_count([view.state for view in gathered.views]),
         memories=gathered.memories,
         deltas=tuple(gathered.deltas),
-        load=_load(gathered),
+        load=None if snapshot.discovery_error is not None else _load(gathered),
         model=model,
         models=models,
         confirmed_starting=confirmed,

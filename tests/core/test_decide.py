@@ -578,6 +578,7 @@ class TestMissingData:
         decision = Fleet().tick({}, snapshot={"discovery_error": "timeout"})
 
         assert (decision.valid, decision.active) == (False, True)
+        assert (decision.signals, decision.fleet.running) == ({}, None)
 
     def test_pods_that_cannot_be_listed_are_remembered(self) -> None:
         fleet = Fleet(TriggerPolicy())

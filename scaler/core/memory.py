@@ -1,0 +1,70 @@
+"""What of a trigger's memory survives a restart, as plain values.
+
+Monotonic instants mean nothing in another process: they are written as ages and read back as
+instants of the new clock. Windows and samples are left out; counters of pods are read anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from scaler.core.state import SpikeWatch, initial_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scaler.core.model import Now
+    from scaler.core.policy import TriggerPolicy
+    from scaler.core.state import ScalerState
+
+
+KEPT_FOR = timedelta(hours=24)  # older memories describe another day
+
+
+def dump(state: ScalerState, now: Now) -> dict[str, Any]:
+    """Return what is worth keeping of ``state``, as JSON values."""
+    spike = state.spike
+    return {
+        "at": now.wall.timestamp(),
+        "desired": state.desired,
+        "active": state.active,
+        "sighted_ago": _ago(state.sighted_at, now),
+        "busy_ago": _ago(state.busy_at, now),
+        "tokens_per_request": state.tokens_per_request,
+        "peak_running": state.peak_running,
+        "spike_came": None if spike is None or not spike.came else spike.opened_at.isoformat(),
+    }
+
+
+def load(kept: Mapping[str, Any], policy: TriggerPolicy, now: Now) -> ScalerState:
+    """Return the memory that :func:`dump` kept, aged by the time that has passed since.
+
+    Raises ValueError, KeyError or TypeError where ``kept`` is not what :func:`dump` wrote.
+    """
+    # A wall clock that was set back meanwhile must not make the past lie ahead.
+    since = max(0.0, now.wall.timestamp() - float(kept["at"]))
+    came = kept["spike_came"]
+    return replace(
+        initial_state(policy),
+        desired=None if kept["desired"] is None else int(kept["desired"]),
+        active=None if kept["active"] is None else bool(kept["active"]),
+        sighted_at=_instant(kept["sighted_ago"], since, now),
+        busy_at=_instant(kept["busy_ago"], since, now),
+        tokens_per_request=_number(kept["tokens_per_request"]),
+        peak_running=_number(kept["peak_running"]),
+        spike=None if came is None else SpikeWatch(datetime.fromisoformat(came), came=True),
+    )
+
+
+def _ago(instant: float | None, now: Now) -> float | None:
+    return None if instant is None else now.monotonic - instant
+
+
+def _instant(ago: Any, since: float, now: Now) -> float | None:
+    return None if ago is None else now.monotonic - max(0.0, float(ago)) - since
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
