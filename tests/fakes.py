@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
+from scaler.clock import SystemClock
 from scaler.core.decide import decide, initial_state
 from scaler.core.model import (
     Count,
@@ -160,3 +164,82 @@ class ManualClock:
         """Move both hands."""
         self.wall += timedelta(seconds=seconds)
         self.monotonic += seconds
+
+
+class ShiftedClock:
+    """The real clock, set ahead by as much as a test wants: hours pass at once."""
+
+    def __init__(self, wall: datetime | None = None) -> None:
+        real = SystemClock().now()
+        self._ahead = 0.0
+        self._wall = timedelta(0) if wall is None else wall - real.wall
+
+    def now(self) -> Now:
+        """Return the shifted instant."""
+        real = SystemClock().now()
+        wall = real.wall + self._wall + timedelta(seconds=self._ahead)
+        return Now(wall, real.monotonic + self._ahead)
+
+    def advance(self, seconds: float) -> None:
+        """Set both hands ahead."""
+        self._ahead += seconds
+
+
+class VllmServer:
+    """A real HTTP server with a vLLM-like ``/metrics`` whose numbers a test sets.
+
+    ``gate`` closed: it accepts and does not answer. ``raw`` replaces the whole body.
+    """
+
+    def __init__(self) -> None:
+        self.running = self.waiting = 0.0
+        self.kv = 0.0
+        self.finished = 0.0
+        self.raw: str | None = None
+        self.status = 200
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.port = 0
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        """The base URL, as a trigger's ``endpoints`` names it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        """Listen, on the same port as before if there was one."""
+        app = web.Application()
+        app.add_routes([web.get("/metrics", self._metrics), web.get("/metrics/", self._metrics)])
+        self._runner = web.AppRunner(app, shutdown_timeout=0.05)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Refuse connections, as a dead pod does."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def body(self) -> str:
+        """The exposition of these numbers."""
+        if self.raw is not None:
+            return self.raw
+        label = '{engine="0",model_name="llama"}'
+        return (
+            "# TYPE vllm:num_requests_running gauge\n"
+            f"vllm:num_requests_running{label} {self.running}\n"
+            "# TYPE vllm:num_requests_waiting gauge\n"
+            f"vllm:num_requests_waiting{label} {self.waiting}\n"
+            "# TYPE vllm:kv_cache_usage_perc gauge\n"
+            f"vllm:kv_cache_usage_perc{label} {self.kv}\n"
+            "# TYPE vllm:request_success_total counter\n"
+            'vllm:request_success_total{engine="0",finished_reason="stop",model_name="llama"} '
+            f"{self.finished}\n"
+        )
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        await self.gate.wait()
+        return web.Response(text=self.body(), status=self.status, content_type="text/plain")
