@@ -58,7 +58,7 @@ def describe(problems: Sequence[Problem]) -> str:
         text = "; ".join(texts[:shown]) + (f"; and {left} more" if left else "")
         if len(text.encode()) <= LONGEST_TEXT:
             return text
-    return shorten(texts[0]) if texts else "invalid scaler metadata"
+    return shorten("; ".join(texts))
 
 
 def shorten(text: str) -> str:

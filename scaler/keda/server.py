@@ -112,14 +112,11 @@ class GrpcServer:
     def _bind(self, server: aio.Server, address: Address) -> int:
         try:
             if self._tls is None:
-                port = server.add_insecure_port(str(address))
-            else:
-                port = server.add_secure_port(str(address), server_credentials(self._tls))
+                return server.add_insecure_port(str(address))
+            return server.add_secure_port(str(address), server_credentials(self._tls))
         except RuntimeError as error:
-            raise OSError(_cannot_bind(address)) from error
-        if not port:  # how older versions of gRPC say the same
-            raise OSError(_cannot_bind(address))
-        return port
+            message = f"cannot bind {address}: is another process using the port?"
+            raise OSError(message) from error
 
 
 def reachable(address: Address, *, ipv6: bool | None = None) -> Address:
@@ -136,7 +133,3 @@ def has_ipv6() -> bool:
     except OSError:
         return False
     return True
-
-
-def _cannot_bind(address: Address) -> str:
-    return f"cannot bind {address}: is another process using the port?"

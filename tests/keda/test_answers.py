@@ -194,6 +194,17 @@ async def test_an_invalid_decision_is_an_error_never_a_zero(keda: Keda) -> None:
     assert await keda.refusal(ref) == ("UNAVAILABLE", "1 of 4 ready pods answers; 2 are needed")
 
 
+async def test_a_long_message_of_a_decision_is_cut(keda: Keda) -> None:
+    ref = keda.ref()
+    keda.publish(ref, invalid="no data " * 500)
+
+    code, text = await keda.refusal(ref)
+
+    assert code == "UNAVAILABLE"
+    assert text.startswith("no data no data")
+    assert len(text.encode()) <= 1000
+
+
 async def test_the_first_contact_waits_for_the_first_sweep(launch: Launcher) -> None:
     keda = await launch(first_wait=30, deadline=30)
     ref = keda.ref()
@@ -354,6 +365,16 @@ async def test_bad_metadata_of_an_unknown_object_is_not_active_and_is_logged_onc
     assert [(t["scaledobject"], t["code"], t["log_level"]) for t in told] == [
         ("llama", "INVALID_ARGUMENT", "warning")
     ]
+
+
+async def test_remembered_complaints_are_bounded(keda: Keda) -> None:
+    refs = [keda.ref(f"object-{number}", BAD) for number in range(1100)]
+
+    with capture_logs():
+        for ref in refs:
+            await keda.active(ref)
+
+    assert len(keda.service._complaints) == 1024
 
 
 async def test_beyond_the_bound_on_triggers_unknown_is_not_idle(launch: Launcher) -> None:

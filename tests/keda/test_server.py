@@ -281,6 +281,14 @@ async def test_a_stop_does_not_wait_for_ever(launch: Launcher) -> None:
     assert caught.value.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
 
 
+async def test_a_stop_cuts_off_a_stream_that_does_not_end(keda: Keda) -> None:
+    """As one whose peer takes nothing any more."""
+    with keda.service._open_stream(), capture_logs() as logs:
+        await keda.server.stop(0.05)
+
+    assert [(entry["event"], entry["grace"]) for entry in logs] == [("gRPC streams cut off", 0.05)]
+
+
 async def test_after_a_stop_the_port_is_free_again(keda: Keda) -> None:
     await keda.server.stop(1)
     again = _server(keda.port)
