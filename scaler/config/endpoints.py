@@ -75,6 +75,8 @@ def _split(url: str) -> SplitResult:
 def _host(parts: SplitResult) -> str:
     host = parts.hostname or ""
     bracketed = "[" in parts.netloc
+    if "%" in host:
+        raise ValueError("must have a plain IPv6 address, without a zone")
     if bracketed or _LOOKS_NUMERIC.fullmatch(host):
         try:
             address = ipaddress.ip_address(host)
