@@ -43,8 +43,8 @@ def measure(
 
 
 def _pace(window: FleetWindow, total: WindowTotal) -> Pace:
-    recent = window.total(RECENT_SLOTS) or total
-    newest = window.total(NEWEST_SLOTS) or total
+    recent = window.total(RECENT_SLOTS, latencies=False) or total
+    newest = window.total(NEWEST_SLOTS, latencies=False) or total
     return Pace(
         first_token_rate=recent.first_token_rate,
         arrival_rate=max(total.arrival_rate, recent.arrival_rate, newest.arrival_rate),

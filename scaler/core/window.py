@@ -172,13 +172,16 @@ class _Sum:
         for key, (counts, total) in change.latencies.items():
             self._add_latency(key, counts, total, share)
 
-    def merge(self, other: _Sum) -> None:
+    def add_scalars(self, other: _Sum) -> None:
         self.start = min(self.start, other.start)
         for name, value in other.counts.items():
             self.counts[name] = self.counts.get(name, 0.0) + value
         self.first_tokens += other.first_tokens
         self.by_finish += other.by_finish
         self.by_first += other.by_first
+
+    def merge(self, other: _Sum) -> None:
+        self.add_scalars(other)
         for key, (counts, total) in other.latencies.items():
             self._add_latency(key, counts, total, 1.0)
 
@@ -235,16 +238,28 @@ class FleetWindow:
             shares.append((number, begin, (end - begin) / length))
         return shares
 
-    def total(self, slots: int = SLOTS) -> WindowTotal | None:
+    def total(self, slots: int = SLOTS, *, latencies: bool = True) -> WindowTotal | None:
         """Add up the newest ``slots`` full slots and the one being filled; None: nothing yet."""
         if self.until is None:
             return None
         oldest = floor(self.until / self.granularity) - slots
-        total = _Sum()
-        for number, held in self.slots:
-            if number >= oldest:
-                total.merge(held)
+        total = _added([held for number, held in self.slots if number >= oldest], latencies)
         return WindowTotal(self.until - total.start, total) if total.start < self.until else None
+
+
+def _added(parts: Sequence[_Sum], latencies: bool) -> _Sum:
+    """Add up slots. Histograms are the larger half of the work, so they are left out on request."""
+    total = _Sum()
+    for part in parts:
+        total.add_scalars(part)
+    if not latencies:
+        return total
+    keys = dict.fromkeys(key for part in parts for key in part.latencies)
+    for key in keys:
+        held = [part.latencies[key] for part in parts if key in part.latencies]
+        columns = zip(*(counts for counts, _ in held), strict=True)
+        total.latencies[key] = ([sum(column) for column in columns], sum(t for _, t in held))
+    return total
 
 
 @dataclass(frozen=True, slots=True)
