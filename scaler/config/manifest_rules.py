@@ -134,10 +134,14 @@ def _window_bounds(spec: View, one: Ours) -> Iterator[Remark]:
     if least.whole is not None and least.whole >= one.floor:
         message = f"is never below a window's floor, at most {one.floor}: the schedule does nothing"
         yield _warn(least, message, value=str(least.whole))
-    most = spec.get("maxReplicaCount")
-    limit = MAX_REPLICA_COUNT if most.whole is None else most.whole
-    if one.floor > limit:
-        yield _warn(most, f"cuts off a window that asks for {one.floor}", value=str(limit))
+    if one.floor > _limit(spec):
+        message = f"cuts off a window that asks for {one.floor}"
+        yield _warn(spec.get("maxReplicaCount"), message, value=str(_limit(spec)))
+
+
+def _limit(spec: View) -> int:
+    most = spec.get("maxReplicaCount").whole
+    return MAX_REPLICA_COUNT if most is None else most
 
 
 def _cooldown(spec: View, one: Ours) -> Iterator[Remark]:
@@ -175,10 +179,11 @@ def _fallback(spec: View) -> Iterator[Remark]:
         message = "lets KEDA scale to zero while the scaler cannot answer; use 1 or more"
         yield _warn(replicas, message, value="0")
     behavior = view.get("behavior")
-    if behavior.text in {None, "static"} and replicas.whole is not None:
+    static = behavior.text in {None, "static"}
+    if static and replicas.whole is not None and replicas.whole < _limit(spec):
         yield _warn(
             behavior,
-            f"sets {replicas.whole} replicas whatever runs, so an outage takes a larger fleet "
+            f"means {replicas.whole} whatever runs, so an outage takes a larger fleet "
             "down; use currentReplicasIfHigher",
             value="static",
         )
@@ -224,8 +229,7 @@ def _behavior(spec: View) -> Iterator[Remark]:
             "is missing: how long the HPA waits before it goes down is then 300 s by default; "
             "write down what you mean (cooldownPeriod is something else)",
         )
-    most = spec.get("maxReplicaCount").whole
-    if (MAX_REPLICA_COUNT if most is None else most) < _SWALLOWS_STEPS_FROM:
+    if _limit(spec) < _SWALLOWS_STEPS_FROM:
         return
     for direction in ("scaleUp", "scaleDown"):
         tolerance = behavior.get(direction, "tolerance")

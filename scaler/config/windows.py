@@ -164,7 +164,9 @@ def _read_zone(raw: Mapping[str, str], prefix: str, findings: Findings) -> str:
 def _read_cron(raw: Mapping[str, str], key: str, prefix: str, findings: Findings) -> Cron | None:
     text = raw.get(key)
     if text is None:
-        findings.refuse(f"{prefix}{key}", None, f"{key} is required: a cron expression")
+        findings.refuse(
+            f"{prefix}{key}", None, "is required: a cron expression such as 0 9 * * 1-5"
+        )
         return None
     try:
         return parse_cron(_plain(text))
@@ -177,7 +179,7 @@ def _read_replicas(raw: Mapping[str, str], prefix: str, findings: Findings) -> i
     key = f"{prefix}desiredReplicas"
     text = raw.get("desiredReplicas")
     if text is None:
-        findings.refuse(key, None, f"desiredReplicas is required: {_REPLICAS.allowed}")
+        findings.refuse(key, None, f"is required: {_REPLICAS.allowed}")
         return 0
     try:
         return _REPLICAS(text.strip())

@@ -403,8 +403,8 @@ def test_t14_a_zone_without_daylight_saving_is_a_warning() -> None:
     ]
     assert warnings(**NIGHT | {"timezone": "Etc/GMT+5"}) == [
         (
-            "timezone='Etc/GMT+5': Etc/GMT+5 has no daylight saving, and its sign is the reverse of "
-            "the usual; name a city, such as America/New_York"
+            "timezone='Etc/GMT+5': Etc/GMT+5 has no daylight saving, and its sign is the reverse "
+            "of the usual; name a city, such as America/New_York"
         )
     ]
 
