@@ -8,7 +8,7 @@ from pathlib import Path
 
 DATA = Path(__file__).parent / "data"
 CURVE = "h200-8b.bench-c*.json"
-SOURCE = "vllm bench serve, Llama 8B on one H200, vLLM 0.24.0"
+SOURCE = "vllm bench serve of that server, vLLM 0.24.0"
 
 
 @dataclass(frozen=True, slots=True)

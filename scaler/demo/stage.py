@@ -112,13 +112,14 @@ class Stage:
         page = Address(plan.page_address.host, ports.page_port)
         http = Address(plan.http_address.host, ports.http_port)
         grpc = Address(plan.grpc_address.host, ports.grpc_port)
-        pace = (
-            f"A stand-in for KEDA and the HPA asks over gRPC every {plan.pace:g} s (KEDA polls "
-            f"every 30 s, the HPA every 15 s); scale-down window {SCALE_DOWN_WINDOW:g} s (300 s)."
-        )
-        where = f"Page http://{page}/   metrics http://{http}/metrics   gRPC {grpc}"
         intro = _playback(plan.pods) if plan.plays else _watching(self.urls)
-        return [*intro, pace, f"Trigger: {', '.join(told)}", f"{where}   (Ctrl-C ends)"]
+        return [
+            *intro,
+            f"A stand-in asks as KEDA and the HPA do, every {plan.pace:g} s (they: 30 s and 15 s),",
+            f"with a scale-down window of {SCALE_DOWN_WINDOW:g} s (300 s) and tolerance 0 (0.1).",
+            f"Trigger: {', '.join(told)}",
+            f"Page http://{page}/  metrics http://{http}/metrics  gRPC {grpc}  (Ctrl-C ends)",
+        ]
 
 
 @asynccontextmanager
@@ -158,10 +159,10 @@ def _metadata(plan: Plan, urls: Sequence[str]) -> dict[str, str]:
 def _playback(pods: int) -> Sequence[str]:
     crowd = "one pod plays" if pods == 1 else f"each of {pods} pods plays"
     return (
-        f"PLAYBACK, not a live fleet: {crowd} the recording of one real vLLM server, over and over",
-        "(Llama 8B on an H200, a morning stand-up at 1.6 times what the server can carry).",
+        f"PLAYBACK, not a live fleet: {crowd} the recording of one real vLLM server:",
+        "Llama 8B on an H200, a morning stand-up at 1.6 times what it can carry, over and over.",
         "Recorded pods cannot react: more replicas do not shorten these queues.",
-        f"Targets: the last level with p95 TTFT under {PROMISE:g} s of {SOURCE}.",
+        f"Targets: {SOURCE}: the last level with p95 TTFT under {PROMISE:g} s.",
     )
 
 

@@ -12,30 +12,42 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from scaler.core.model import Latency, Signal
+from scaler.core.model import Guard, Latency, Signal
 from scaler.exporter.words import headline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
     from rich.console import Console, RenderableType
 
-    from scaler.core.model import Decision
+    from scaler.core.model import Decision, SignalReading
     from scaler.demo.operator import Standing
 
 ROWS = 16
+WIDE = 90  # columns of a terminal that has room for the reason
+NOTE = "Replicas by signal, the binding one in yellow; ^ capped by throughput, () not counted."
 UNKNOWN = "?"
 STEADY_SECONDS = 5.0  # a line at least this often, though nothing changed
 
-SHORT = {
-    Signal.QUEUE: "queue",
-    Signal.CONCURRENCY: "conc",
-    Signal.THROUGHPUT: "thru",
-    Signal.KV: "kv",
-    Signal.QUEUE_TIME: "qtime",
-    Signal.TTFT: "ttft",
-}
+HEADERS = {Signal.CONCURRENCY: "conc", Signal.THROUGHPUT: "thru", Signal.QUEUE_TIME: "qtime"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One signal: the replicas it asks for; ``^`` if less than it would without the cap."""
+
+    text: str
+    binds: bool
+
+    @classmethod
+    def of(cls, reading: SignalReading, *, binds: bool) -> Cell:
+        """Describe a reading; one that must not count is in brackets alone."""
+        needed = f"{reading.needed:.1f}"
+        if reading.counted is None:
+            return cls(f"({needed})", binds)
+        counted = f"{reading.counted:.1f}"
+        return cls(counted if counted == needed else f"{counted}^", binds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +59,10 @@ class Row:
     waiting: str
     kv: str
     ttft: str
-    signals: tuple[tuple[str, bool], ...]  # text, and whether it binds
+    signals: Mapping[Signal, Cell]
     desired: str
     replicas: str
+    reason: str
     words: str
 
     @classmethod
@@ -57,10 +70,10 @@ class Row:
         """Describe a decision; what is not known is a question mark, never a zero."""
         fleet = decision.fleet
         ttft = fleet.latencies.get(Latency.TTFT)
-        signals = tuple(
-            (f"{SHORT[signal]} {reading.needed:.1f}", signal is decision.binding)
+        signals = {
+            signal: Cell.of(reading, binds=signal is decision.binding)
             for signal, reading in decision.signals.items()
-        )
+        }
         return cls(
             time=decision.at.wall.astimezone().strftime("%H:%M:%S"),
             in_flight=_number(fleet.in_flight, "{:.0f}"),
@@ -70,18 +83,27 @@ class Row:
             signals=signals,
             desired=str(decision.desired) if decision.valid else UNKNOWN,
             replicas=str(standing.replicas),
-            words=standing.answers.error or headline(decision),
+            reason=decision.reason.value,
+            words=standing.answers.error or _words(decision),
         )
 
     @property
     def line(self) -> str:
         """The row as one line of text."""
-        signals = " ".join(text + ("*" if binds else "") for text, binds in self.signals)
+        signals = ", ".join(
+            f"{signal.value} {cell.text}{'*' if cell.binds else ''}"
+            for signal, cell in self.signals.items()
+        )
         return (
             f"{self.time}  in flight {self.in_flight}, waiting {self.waiting}, KV {self.kv}, "
             f"TTFT p95 {self.ttft}  [{signals}]  desired {self.desired}, HPA {self.replicas}: "
             f"{self.words}"
         )
+
+
+def _words(decision: Decision) -> str:
+    capped = Guard.THROUGHPUT_CAP in decision.guards
+    return headline(decision) + (", capped by throughput" if capped else "")
 
 
 def _number(value: float | None, form: str) -> str:
@@ -126,6 +148,7 @@ class LiveTable:
     def __init__(self, heading: Sequence[str], console: Console) -> None:
         self._heading = heading
         self._rows: deque[Row] = deque(maxlen=ROWS)
+        self._console = console
         self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> Self:
@@ -144,29 +167,28 @@ class LiveTable:
     def picture(self) -> RenderableType:
         """Return what is on the screen."""
         title, *rest = self._heading
-        head = Text.assemble((title, "bold"), *(f"\n{text}" for text in rest))
-        table = Table(expand=True, pad_edge=False, header_style="bold", row_styles=["", "dim"])
-        for name in ("time", "in flight", "waiting", "KV", "TTFT p95"):
-            table.add_column(name, justify="left" if name == "time" else "right", no_wrap=True)
-        table.add_column("replicas needed, by signal", ratio=3)
-        table.add_column("desired", justify="right", style="bold cyan")
-        table.add_column("HPA", justify="right", style="bold green")
-        table.add_column("why", ratio=4)
+        head = Text.assemble((title, "bold"), *(f"\n{text}" for text in rest), "\n")
+        newest = self._rows[-1].words if self._rows else "Waiting for the first sweep of the pods."
+        return Group(
+            head, self._table(), Text(f"\n{newest}", "bold"), Text(NOTE if self._rows else "")
+        )
+
+    def _table(self) -> Table:
+        table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold underline")
+        table.add_column("time", no_wrap=True)
+        shown = [signal for signal in Signal if any(signal in row.signals for row in self._rows)]
+        signals = [HEADERS.get(signal, signal.value) for signal in shown]
+        for name in ("flight", "wait", "KV", "TTFT p95", *signals):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("want", justify="right", no_wrap=True, style="bold cyan")
+        table.add_column("HPA", justify="right", no_wrap=True, style="bold green")
+        wide = self._console.width >= WIDE
+        if wide:
+            table.add_column("reason", no_wrap=True)
         for row in self._rows:
-            signals = Text("  ").join(
-                Text(text, style="bold yellow" if binds else "") for text, binds in row.signals
-            )
-            table.add_row(
-                row.time,
-                row.in_flight,
-                row.waiting,
-                row.kv,
-                row.ttft,
-                signals,
-                row.desired,
-                row.replicas,
-                row.words,
-            )
-        if not self._rows:
-            table.caption = "waiting for the first sweep of the pods"
-        return Group(head, table)
+            cells = [row.signals.get(signal, Cell(UNKNOWN, binds=False)) for signal in shown]
+            texts = [Text(c.text, style="bold yellow" if c.binds else "") for c in cells]
+            measured = (row.time, row.in_flight, row.waiting, row.kv, row.ttft)
+            reason = (row.reason,) if wide else ()
+            table.add_row(*measured, *texts, row.desired, row.replicas, *reason)
+        return table

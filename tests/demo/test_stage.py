@@ -153,5 +153,5 @@ def test_on_a_terminal_it_is_a_live_table() -> None:
     shown = run_demo(terminal=True)
 
     assert "PLAYBACK" in shown
-    assert "replicas needed, by signal" in shown
+    assert "Replicas by signal, the binding one in yellow" in shown
     assert "\x1b[" in shown

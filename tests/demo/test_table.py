@@ -12,6 +12,7 @@ from rich.console import Console
 from scaler.core.model import (
     Decision,
     FleetView,
+    Guard,
     Latency,
     Now,
     Quantiles,
@@ -20,7 +21,7 @@ from scaler.core.model import (
     SignalReading,
 )
 from scaler.demo.operator import Answers, Standing
-from scaler.demo.table import ROWS, LiveTable, PlainLines, Row
+from scaler.demo.table import ROWS, Cell, LiveTable, PlainLines, Row
 
 TTFT = Quantiles(10, 0.5, (0.4, 0.25, 0.5), (1.234, 1.0, 2.5), (2.0, 1.0, 2.5))
 LOADED = Decision(
@@ -60,10 +61,13 @@ def test_a_row_says_it_all() -> None:
     row = Row.of(LOADED, Standing(2))
 
     assert (row.in_flight, row.waiting, row.kv, row.ttft) == ("307", "7", "41%", "1.23 s")
-    assert row.signals == (("queue 0.0", False), ("conc 2.4", True))
+    assert row.signals == {
+        Signal.QUEUE: Cell("0.0", binds=False),
+        Signal.CONCURRENCY: Cell("2.4", binds=True),
+    }
     assert (row.desired, row.replicas) == ("3", "2")
     assert "in flight 307, waiting 7, KV 41%, TTFT p95 1.23 s" in row.line
-    assert "[queue 0.0 conc 2.4*]  desired 3, HPA 2: Wants 3 replicas" in row.line
+    assert "[queue 0.0, concurrency 2.4*]  desired 3, HPA 2: Wants 3 replicas" in row.line
 
 
 def test_what_is_not_known_is_no_zero() -> None:
@@ -71,6 +75,26 @@ def test_what_is_not_known_is_no_zero() -> None:
 
     assert {row.in_flight, row.waiting, row.kv, row.ttft, row.desired} == {"?"}
     assert "No answer" in row.words
+
+
+@pytest.mark.parametrize(
+    ("needed", "counted", "text"),
+    [
+        pytest.param(5.16, 2.6, "2.6^", id="capped"),
+        pytest.param(5.16, 5.16, "5.2", id="counted whole"),
+        pytest.param(5.16, None, "(5.2)", id="not counted"),
+    ],
+)
+def test_a_cell_shows_what_counts(needed: float, counted: float | None, text: str) -> None:
+    reading = SignalReading(needed, 660.0, 128.0, counted)
+
+    assert Cell.of(reading, binds=False).text == text
+
+
+def test_a_cap_is_told() -> None:
+    row = Row.of(replace(LOADED, guards=(Guard.THROUGHPUT_CAP,)), Standing(2))
+
+    assert row.words.endswith(", capped by throughput")
 
 
 def test_an_error_of_the_call_comes_first() -> None:
@@ -93,18 +117,26 @@ def test_a_line_when_something_changes_and_every_five_seconds() -> None:
     assert "desired 4" in written[4]
 
 
-@pytest.mark.parametrize("width", [80, 140])
-def test_the_table_holds_the_newest_rows(width: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "reason"), [pytest.param(80, False, id="narrow"), pytest.param(120, True, id="wide")]
+)
+def test_the_table_holds_the_newest_rows_each_on_one_line(width: int, *, reason: bool) -> None:
+    """Eighty columns are enough for every signal at its worst."""
+    signals = {signal: SignalReading(33.0, 1.0, 1.0, 14.6) for signal in Signal}
     console = Console(file=StringIO(), width=width, height=60, force_terminal=True)
     with LiveTable(["title", "more"], console) as table:
         for number in range(ROWS + 3):
-            table.show(replace(LOADED, desired=100 + number), Standing(2))
+            table.show(replace(LOADED, desired=100 + number, signals=signals), Standing(2))
         picture = table.picture()
 
     plain = Console(file=StringIO(), width=width, record=True)
     plain.print(picture)
-    text = plain.export_text()
-    assert text.splitlines()[:2] == ["title", "more"]
-    assert f"{100 + ROWS + 2}" in text
-    assert "102" not in text
-    assert max(map(len, text.splitlines())) <= width
+    lines = plain.export_text().splitlines()
+    rows = [line for line in lines if "14.6^" in line]
+    assert lines[:2] == ["title", "more"]
+    assert [row.split()[-3:][-2 - reason] for row in rows] == [
+        str(100 + n) for n in range(3, ROWS + 3)
+    ]
+    assert all(row.count("14.6^") == len(Signal) for row in rows)
+    assert all(("load" in row) == reason for row in rows)
+    assert max(map(len, lines)) <= width
