@@ -40,7 +40,7 @@ def test_the_ports_are_those_the_process_listens_on() -> None:
     service = {p["port"]: p["targetPort"] for p in OBJECTS["Service"]["spec"]["ports"]}
     exposed = dockerfile.read(ROOT / "Dockerfile")[-1].all("EXPOSE")
 
-    assert PORTS == {"grpc": settings.grpc_address.port, "http-metrics": settings.http_address.port}
+    assert {"grpc": settings.grpc_address.port, "http-metrics": settings.http_address.port} == PORTS
     assert {port: PORTS[name] for port, name in service.items()} == {6000: 6000, 8080: 8080}
     assert {int(port) for step in exposed for port in step.words} == set(PORTS.values())
 
