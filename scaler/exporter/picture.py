@@ -27,6 +27,7 @@ WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, BOTTOM = 34, WIDTH - 14, 12, HEIGHT - 26
 TICK_SECONDS = 600
 MOST_TICKS = 6
+MOST_REPLICAS = 1_000_000  # a number beyond is a defect, and must not make a page without end
 
 BAR_WIDTH, BAR_HEIGHT = 400, 16
 
@@ -38,6 +39,7 @@ class _Scale:
 
     def __init__(self, end: float, most: float) -> None:
         self.start, self.end = end - TRAIL_SECONDS, end
+        most = min(most, MOST_REPLICAS)
         self.step = _tick_step(most)
         self.top = 1.08 * max(self.step, -(-most // self.step) * self.step)
 
@@ -46,7 +48,7 @@ class _Scale:
         return LEFT + min(1.0, max(0.0, share)) * (RIGHT - LEFT)
 
     def y(self, count: float) -> float:
-        return BOTTOM - count / self.top * (BOTTOM - TOP)
+        return BOTTOM - min(1.0, count / self.top) * (BOTTOM - TOP)
 
 
 def last_hour(trail: Sequence[TrailPoint], now: datetime, title: str) -> Html:
@@ -78,7 +80,8 @@ def _runs(points: Sequence[TrailPoint], end: float) -> Iterator[list[tuple[Trail
     gaps = [later.at - earlier.at for earlier, later in pairwise(points)]
     usual = max(median(gaps) if gaps else 0.0, TRAIL_STEP_SECONDS)
     run: list[tuple[TrailPoint, float]] = []
-    for point, until in zip(points, [*(p.at for p in points[1:]), end], strict=True):
+    held_until = [*(point.at for point in points[1:]), end]
+    for point, until in zip(points, held_until, strict=False):
         broken = until - point.at > 3 * usual
         run.append((point, point.at + usual if broken else until))
         if broken:
@@ -140,12 +143,10 @@ def _points(points: Iterator[Point] | Sequence[Point]) -> str:
 
 
 def _axes(scale: _Scale) -> Iterator[Html]:
-    count = 0.0
-    while count <= scale.top:
+    for count in range(0, int(scale.top) + 1, scale.step):
         y = scale.y(count)
         yield element("line", x1=LEFT, x2=RIGHT, y1=y, y2=y, class_="grid")
         yield element("text", number(count), x=LEFT - 6, y=y + 4, class_="tick left")
-        count += scale.step
     first = -(-scale.start // TICK_SECONDS) * TICK_SECONDS
     for tick in range(int(first), int(scale.end) + 1, TICK_SECONDS):
         x = scale.x(tick)

@@ -33,15 +33,15 @@ PROMETHEUS_3 = (
     "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
 LOOPBACK = Address("127.0.0.1", 0)
-LOCALHOST = Address("localhost", 0)  # another value, so that there are two servers
+LOOPBACK_2 = Address("127.0.0.2", 0)  # another value, so that there are two servers
 
 
 class Site:
     """A started server and a client of it."""
 
-    def __init__(self, client: aiohttp.ClientSession, ports: tuple[int, int]) -> None:
+    def __init__(self, client: aiohttp.ClientSession, http: Address, page: Address) -> None:
         self.client = client
-        self.http, self.page = (f"http://127.0.0.1:{port}" for port in ports)
+        self.http, self.page = f"http://{http}", f"http://{page}"
 
 
 @asynccontextmanager
@@ -50,8 +50,8 @@ async def serving(
     *,
     collectors: Sequence[Collector] | None = None,
     unready: Callable[[], str | None] = lambda: None,
-    http_address: Address = LOCALHOST,
-    page_address: Address = LOOPBACK,
+    http_address: Address = LOOPBACK,
+    page_address: Address = LOOPBACK_2,
 ) -> AsyncIterator[Site]:
     server = HttpServer(
         http_address,
@@ -61,14 +61,18 @@ async def serving(
         collectors=[fleet.collector(), Telemetry().registry] if collectors is None else collectors,
         unready=unready,
     )
-    ports = await server.start()
+    http_port, page_port = await server.start()
     try:
         async with aiohttp.ClientSession(
             auto_decompress=False,
             headers={"Accept-Encoding": "identity"},
             timeout=aiohttp.ClientTimeout(total=20),
         ) as client:
-            yield Site(client, ports)
+            yield Site(
+                client,
+                Address(http_address.host, http_port),
+                Address(page_address.host, page_port),
+            )
     finally:
         await server.stop()
 
