@@ -20,7 +20,7 @@ from scaler.keda.tls import server_credentials
 if TYPE_CHECKING:
     from scaler.clock import Clock
     from scaler.config.settings import TlsFiles
-    from scaler.keda.service import RpcObserver
+    from scaler.keda.observer import RpcObserver
     from scaler.store import Store
 
 SERVICE_NAME = externalscaler_pb2.DESCRIPTOR.services_by_name["ExternalScaler"].full_name

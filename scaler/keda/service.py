@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 from grpc import StatusCode
@@ -25,10 +25,12 @@ from scaler.keda._pb.externalscaler_pb2 import (
 )
 from scaler.keda._pb.externalscaler_pb2_grpc import ExternalScalerServicer
 from scaler.keda.names import METRIC_NAME, is_ours, metric_name
+from scaler.keda.observer import Unobserved
 from scaler.keda.refusal import LONGEST_NAME, Refused, check_bounds, refused, shorten
+from scaler.keda.streams import Streams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterator
+    from collections.abc import Awaitable, Iterator
     from typing import TypeAlias
 
     from grpc.aio import ServicerContext
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from scaler.clock import Clock
     from scaler.core.model import Decision
     from scaler.keda._pb.externalscaler_pb2 import GetMetricsRequest, ScaledObjectRef
+    from scaler.keda.observer import RpcObserver
     from scaler.store import Store, Trigger
 
     # The generated signatures name request and response again; nothing here needs them twice.
@@ -58,31 +61,6 @@ Answer = TypeVar("Answer")
 log = structlog.get_logger()
 
 
-class RpcObserver(Protocol):
-    """Hears how calls went; the exporter counts them."""
-
-    def rpc(self, method: str, code: str, seconds: float) -> None:
-        """Note one finished call: RPC name, gRPC code name (``OK`` …), duration.
-
-        A stream is noted when it ends, so its duration is how long it was open.
-        """
-        ...
-
-    def streams(self, delta: int) -> None:
-        """Note that a stream opened (+1) or ended (-1)."""
-        ...
-
-
-class Unobserved:
-    """The observer that does nothing."""
-
-    def rpc(self, method: str, code: str, seconds: float) -> None:
-        """Ignore the call."""
-
-    def streams(self, delta: int) -> None:
-        """Ignore the stream."""
-
-
 class Service(ExternalScalerServicer):
     """The servicer. Every public coroutine is one RPC of the contract.
 
@@ -103,14 +81,9 @@ class Service(ExternalScalerServicer):
         self._store = store
         self._clock = clock
         self._observer = observer or Unobserved()
-        self._max_streams = max_streams
+        self._streams = Streams(max_streams, self._observer)
         self._first_wait = first_wait
         self._deadline = deadline
-        self._streams = 0
-        self._waits: set[asyncio.Timeout] = set()
-        self._ending = False
-        self._quiet = asyncio.Event()  # no stream is open
-        self._quiet.set()
         self._complaints: dict[tuple[str, str], str] = {}
 
     # --- the contract ---------------------------------------------------------------------------
@@ -166,16 +139,7 @@ class Service(ExternalScalerServicer):
 
         KEDA resets its back-off to 2 s only after an orderly end; after an error it grows to 60 s.
         """
-        if not self._ending:
-            self._ending = True
-            for wait in tuple(self._waits):
-                wait.reschedule(0)
-        try:
-            async with asyncio.timeout(timeout):
-                await self._quiet.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await self._streams.end(timeout)
 
     # --- the answers ----------------------------------------------------------------------------
 
@@ -232,13 +196,10 @@ class Service(ExternalScalerServicer):
     async def _push(self, ref: ScaledObjectRef, context: Context) -> None:
         trigger = self._registered(ref)
         _check_allowed(trigger)
-        if self._streams >= self._max_streams:
-            text = f"already {self._max_streams} streams open"
-            raise Refused(StatusCode.RESOURCE_EXHAUSTED, text)
         decisions = trigger.decisions()
         active = False
-        with self._open_stream(), self._store.streaming(trigger):
-            while (decision := await self._next(decisions)) is not None:
+        with self._streams.opened(), self._store.streaming(trigger):
+            while (decision := await self._streams.next(decisions)) is not None:
                 if decision.active and not active:
                     await context.write(IsActiveResponse(result=True))
                 active = decision.active
@@ -257,35 +218,6 @@ class Service(ExternalScalerServicer):
         triggers = self._store.of_object(ref.namespace, ref.name)
         decisions = [trigger.decision for trigger in triggers if trigger.decision is not None]
         return max(decisions, key=lambda decision: decision.at.monotonic, default=None)
-
-    async def _next(self, decisions: AsyncIterator[Decision]) -> Decision | None:
-        """Return the next decision, or None when the streams are to end."""
-        if self._ending:
-            return None
-        # A time-out without a time, until end_streams gives it one: nothing else can interrupt a
-        # wait without cancelling the call, which would end the stream with an error.
-        wait = asyncio.timeout(None)
-        try:
-            async with wait:
-                self._waits.add(wait)
-                return await anext(decisions)
-        except TimeoutError:
-            return None
-        finally:
-            self._waits.discard(wait)
-
-    @contextmanager
-    def _open_stream(self) -> Iterator[None]:
-        self._streams += 1
-        self._quiet.clear()
-        self._observer.streams(+1)
-        try:
-            yield
-        finally:
-            self._streams -= 1
-            if not self._streams:
-                self._quiet.set()
-            self._observer.streams(-1)
 
     async def _bounded(self, work: Awaitable[Answer]) -> Answer:
         """Return what ``work`` gives, or refuse when it takes too long or breaks."""

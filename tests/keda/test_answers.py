@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from scaler.clock import SystemClock
 from scaler.config.settings import Address
+from scaler.config.trigger import MAX_CHARACTERS, MAX_KEYS
 from scaler.keda._pb.externalscaler_pb2 import (
     GetMetricsRequest,
     GetMetricsResponse,
@@ -268,7 +269,7 @@ async def test_unknown_keys_do_not_break_scaling(keda: Keda) -> None:
             ScaledObjectRef(
                 name="llama", namespace="ai", scalerMetadata={f"k{n}": "" for n in range(101)}
             ),
-            "metadata: must be at most 100 keys and 262144 characters, got 101 and 294",
+            f"metadata: must be at most {MAX_KEYS} keys and {MAX_CHARACTERS} characters, got 101 and 294",
             id="many-keys",
         ),
         pytest.param(

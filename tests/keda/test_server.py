@@ -262,7 +262,7 @@ async def test_a_stop_lets_open_calls_finish(launch: Launcher) -> None:
     await keda.first_contact()
 
     stopping = asyncio.ensure_future(keda.server.stop(10))
-    await until(lambda: keda.service._ending)
+    await until(lambda: keda.service._streams._ending)
     keda.publish(ref, 7)
 
     assert await asked == 7
@@ -283,7 +283,7 @@ async def test_a_stop_does_not_wait_for_ever(launch: Launcher) -> None:
 
 async def test_a_stop_cuts_off_a_stream_that_does_not_end(keda: Keda) -> None:
     """As one whose peer takes nothing any more."""
-    with keda.service._open_stream(), capture_logs() as logs:
+    with keda.service._streams.opened(), capture_logs() as logs:
         await keda.server.stop(0.05)
 
     assert [(entry["event"], entry["grace"]) for entry in logs] == [("gRPC streams cut off", 0.05)]

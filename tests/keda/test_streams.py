@@ -206,7 +206,7 @@ async def test_p05_cancelled_streams_leave_nothing_behind(keda: Keda, launch: La
 
     await until(lambda: len(asyncio.all_tasks()) <= tasks)
     assert keda.trigger(ref).streams == 0
-    assert keda.service._waits == set()
+    assert keda.service._streams._waits == set()
     assert {code for _, code in keda.ledger.calls} == {"CANCELLED"}
     assert min(after - before for before, after in pairwise(memory)) < 10e6
 
