@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scaler.errors import Problem
 
 _MAX_DEPTH = 50
-_MAX_NODES = 200_000
+_MAX_NODES = 50_000
 _EXTERNAL = frozenset({"external", "external-push"})
 
 

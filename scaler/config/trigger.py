@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_KEYS = 100
-MAX_CHARACTERS = 256 * 1024
+MAX_CHARACTERS = 128 * 1024
 
 
 def parse_trigger(metadata: Mapping[str, str]) -> tuple[TriggerPolicy, tuple[str, ...]]:

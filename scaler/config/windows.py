@@ -37,7 +37,8 @@ MAX_NAME = 100
 WINDOW_KEYS = (*CRON_KEYS, "name", HOLIDAYS, EXCLUDE_DATES)
 
 _MAX_DEPTH = 3  # the list, a window, a list of dates
-_MAX_NODES = 20_000
+_MAX_NODES = 4_000
+_MAX_CHARACTERS = 32 * 1024
 _REPLICAS = Whole(1, MAX_REPLICAS)
 _EXAMPLE = "a YAML or JSON list of windows, each with timezone, start, end and desiredReplicas"
 
@@ -71,6 +72,9 @@ def read_windows(metadata: Mapping[str, str], findings: Findings) -> tuple[Windo
 
 def _read_list(text: str, findings: Findings) -> list[tuple[str, dict[str, str]]]:
     """Return each window's texts by key, with the prefix that names the window in messages."""
+    if len(text) > _MAX_CHARACTERS:
+        findings.refuse(SCHEDULE, None, f"must be at most {_MAX_CHARACTERS} characters")
+        return []
     try:
         documents = compose(text, max_depth=_MAX_DEPTH, max_nodes=_MAX_NODES)
     except BadYaml as error:

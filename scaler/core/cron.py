@@ -13,8 +13,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from functools import lru_cache
-from itertools import islice, pairwise
+from functools import cached_property, lru_cache
+from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ HORIZON = timedelta(days=9 * 366)
 
 _DAY = timedelta(days=1)
 _LAST_MINUTE = 24 * 60 - 1
+_FOUR_YEARS = 4 * 365 + 1  # days
 _EPOCH = datetime(2024, 1, 1)  # noqa: DTZ001 - local; a Monday that begins a leap year
 _FIRINGS_COMPARED = 400  # more than a year of days
 
@@ -61,7 +62,7 @@ _DAY_FIELDS = (_DAY_OF_MONTH, _DAY_OF_WEEK)
 _MONTH_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cron:
     """A parsed expression. ``times`` are minutes of the day, ascending; ``weekdays``: 0 is Sunday.
 
@@ -120,16 +121,25 @@ class Cron:
         return all(other.matches(day) for day in self.days_from(_EPOCH.date()))
 
     def meets(self, other: Cron) -> bool:
-        """Tell whether ``other`` ever fires one minute after a firing of this one."""
-        minutes, theirs = set(self.times), set(other.times)
-        same_day = any(minute + 1 in theirs for minute in minutes)
-        overnight = max(minutes) == _LAST_MINUTE and min(theirs) == 0
-        if not same_day and not overnight:
-            return False
-        return any(
-            (same_day and other.matches(day)) or (overnight and other.matches(day + _DAY))
-            for day in self.days_from(_EPOCH.date())
+        """Tell whether ``other`` fires one minute after a firing of this one, within four years."""
+        same_day = bool(self._minutes << 1 & other._minutes)
+        overnight = bool(self._minutes >> _LAST_MINUTE & other._minutes & 1)
+        return bool(
+            (same_day and self._calendar & other._calendar)
+            or (overnight and self._calendar << 1 & other._calendar)
         )
+
+    @cached_property
+    def _minutes(self) -> int:
+        """The minutes of the day that fire, a bit each: pairs of windows compare at once."""
+        return sum(1 << minute for minute in self.times)
+
+    @cached_property
+    def _calendar(self) -> int:
+        """The days from the epoch on that fire, a bit each, over four years."""
+        first = _EPOCH.date()
+        offsets = ((day - first).days for day in self.days_from(first))
+        return sum(1 << offset for offset in takewhile(_FOUR_YEARS.__gt__, offsets))
 
     def days_from(self, day: date, *, back: bool = False) -> Iterator[date]:
         """Yield matching local dates from ``day`` on, in either direction, up to the horizon."""

@@ -96,6 +96,11 @@ def test_a_number_is_finite_and_plain(text: str) -> None:
     ("key", "text", "message"),
     [
         ("model", "", "must be the served model name, printable, 1 to 512 characters"),
+        (
+            "targetKvUsage",
+            "0",
+            "must be a number above 0, at most 1 (a ratio: 0.85, not 85), or off",
+        ),
         ("model", "a\nb", "must be the served model name, printable, 1 to 512 characters"),
         (
             "metricsPath",
@@ -430,6 +435,22 @@ def test_t17_every_minute_starts_and_ends_are_legal() -> None:
     misuse = NIGHT | {"start": "* * * * 1-5", "end": "* * * * 6"}
 
     assert policy(**misuse).windows[0].start == "* * * * 1-5"
+
+
+def test_a_schedule_longer_than_anyone_writes_is_refused_unread() -> None:
+    assert problems(schedule=" " * 32 * 1024 + "[]") == [
+        "schedule: must be at most 32768 characters"
+    ]
+
+
+def test_a_hundred_windows_that_never_meet_are_compared_within_the_time_out() -> None:
+    """Every pair is compared for holes, and metadata is a stranger's: no pair may count days."""
+    text = "\n".join(
+        f"- {{timezone: UTC, start: '0 9 2 * *', end: '59 8 1,{day} * *', desiredReplicas: 2}}"
+        for day in [*range(3, 28)] * 4
+    )
+
+    assert len(policy(schedule=text).windows) == 100
 
 
 # --- zones ----------------------------------------------------------------------------------------

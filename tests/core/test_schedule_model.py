@@ -168,7 +168,7 @@ def scenes(draw: st.DrawFn) -> tuple[list[Drawn], timedelta, datetime]:
     return windows, lead, at
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(scenes())
 def test_the_floor_is_the_one_that_watching_the_clocks_gives(
     scene: tuple[list[Drawn], timedelta, datetime],
@@ -180,7 +180,7 @@ def test_the_floor_is_the_one_that_watching_the_clocks_gives(
     assert view.floor == model_floor(windows, lead, at)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(scenes())
 def test_an_open_window_began_when_watching_the_clocks_says(
     scene: tuple[list[Drawn], timedelta, datetime],
@@ -195,7 +195,7 @@ def test_an_open_window_began_when_watching_the_clocks_says(
         assert view.open[0].closes_at > at
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(scenes(), st.floats(0, 1))
 def test_a_view_is_true_as_long_as_it_says(
     scene: tuple[list[Drawn], timedelta, datetime], share: float
@@ -214,7 +214,7 @@ def test_a_view_is_true_as_long_as_it_says(
             assert evaluate(written, lead.total_seconds(), instant) == view
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(scenes())
 def test_the_next_opening_is_the_next_time_a_closed_schedule_opens(
     scene: tuple[list[Drawn], timedelta, datetime],
