@@ -34,7 +34,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 class Resolve(Protocol):
     """Looks up a host name."""
 
-    async def __call__(self, host: str) -> Iterable[str]:
+    async def __call__(self, host: str, /) -> Iterable[str]:
         """Return the addresses of the name now. Raises OSError when there is no answer."""
         ...
 
@@ -109,7 +109,7 @@ class StaticDiscovery:
         """Look a name up. No answer is not "no pods": a broken DNS looks like an idle Service."""
         try:
             async with asyncio.timeout(self._lookup_seconds):
-                answers = {ipaddress.ip_address(answer) for answer in await self._resolve(host)}
+                answers = {_address(answer) for answer in await self._resolve(host)}
         except TimeoutError:
             waited = f"no answer within {self._lookup_seconds:g} s"
             raise _LookupFailed(f"cannot resolve {host}: {waited}") from None
@@ -126,8 +126,7 @@ class StaticDiscovery:
 
     def _may_lead_to(self, address: Address, port: int) -> bool:
         """Whether a looked-up address may be scraped: not this machine's own, by a name alone."""
-        plain = getattr(address, "ipv4_mapped", None) or address
-        inward = plain.is_loopback or plain.is_link_local or plain.is_unspecified
+        inward = address.is_loopback or address.is_link_local or address.is_unspecified
         return not inward or self._allows_host(str(address), port)
 
 
@@ -152,6 +151,12 @@ def _host(endpoint: SplitResult) -> str:
         return str(ipaddress.ip_address(host))
     except ValueError:
         return host
+
+
+def _address(answer: str) -> Address:
+    """Read an address; ``::ffff:127.0.0.1`` is 127.0.0.1 in disguise."""
+    address = ipaddress.ip_address(answer)
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _host_and_port(pattern: str) -> tuple[str, str]:

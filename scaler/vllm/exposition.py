@@ -36,8 +36,8 @@ _EXPECTED: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         for latency in Latency
     },
 }
-# prometheus_client's OpenMetrics writer (0.26) turns the colon of a sample's name into this, not that
-# of its family; a body so written would look idle.
+# prometheus_client's OpenMetrics writer (0.26) turns the colon of a sample's name into this, not
+# that of its family; a body so written would look idle.
 _ESCAPED: Final = b"\nvllm_"
 # How a counter is declared, in the text format and in OpenMetrics.
 _TEXT_MARK: Final = b"# TYPE vllm:prompt_tokens_total counter"

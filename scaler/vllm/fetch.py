@@ -79,7 +79,7 @@ class Fetcher:
         while True:
             async with self._open().get(
                 asked,
-                headers=self._headers(gzip=gzip),
+                headers=self._headers(asked, gzip=gzip),
                 timeout=self._timeout,
                 allow_redirects=False,
                 ssl=self._trust.context() if asked.scheme == "https" else True,
@@ -95,8 +95,6 @@ class Fetcher:
                     continue
                 _check_status(response.status)
                 body = await _read(response, self._settings.max_body_bytes)
-                if self._is_old(asked):
-                    response.close()
                 return Answer(body, _is_openmetrics(response), redirected)
 
     def _open(self) -> aiohttp.ClientSession:
@@ -111,8 +109,10 @@ class Fetcher:
             )
         return self._session
 
-    def _headers(self, *, gzip: bool) -> dict[str, str]:
+    def _headers(self, url: URL, *, gzip: bool) -> dict[str, str]:
         headers = {"Accept-Encoding": "gzip" if gzip else "identity"}
+        if self._is_old(url):
+            headers["Connection"] = "close"
         if self._token is not None:
             headers["Authorization"] = self._token.header()
         return headers
@@ -219,12 +219,13 @@ def _timeout(error: TimeoutError, settings: ScrapeSettings) -> ScrapeFailure:
 
 
 def _tls_error(error: Exception) -> str | None:
-    for cause in (error, error.__cause__, error.__context__):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return cause.verify_message
-        if isinstance(cause, ssl.SSLError):
-            return (cause.reason or "TLS failed").lower().replace("_", " ")
-    return "TLS failed" if isinstance(error, aiohttp.ClientSSLError) else None
+    """Return what TLS found wrong; aiohttp's own errors inherit from ssl's and hide its fields."""
+    inner = getattr(error, "certificate_error", None) or error.__cause__ or error
+    if not isinstance(error, aiohttp.ClientSSLError) and not isinstance(inner, ssl.SSLError):
+        return None
+    message = getattr(inner, "verify_message", None)
+    reason = getattr(inner, "reason", None) or "TLS failed"
+    return str(message or reason.lower().replace("_", " ")).rstrip(".")
 
 
 _RESETS: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
