@@ -269,7 +269,8 @@ async def test_unknown_keys_do_not_break_scaling(keda: Keda) -> None:
             ScaledObjectRef(
                 name="llama", namespace="ai", scalerMetadata={f"k{n}": "" for n in range(101)}
             ),
-            f"metadata: must be at most {MAX_KEYS} keys and {MAX_CHARACTERS} characters, got 101 and 294",
+            f"metadata: must be at most {MAX_KEYS} keys and {MAX_CHARACTERS} characters, "
+            "got 101 and 294",
             id="many-keys",
         ),
         pytest.param(
