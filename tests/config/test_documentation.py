@@ -14,13 +14,12 @@ from scaler.config.trigger import MAX_CHARACTERS, MAX_KEYS, parse_trigger
 
 DOCS = Path(__file__).parents[2] / "docs"
 TRIGGERS = (DOCS / "triggers.md").read_text(encoding="utf-8")
+FENCED_YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 BLOCKS = [
     pytest.param(block, id=f"{page}-{index}")
     for page in ("triggers", "schedules")
     for index, block in enumerate(
-        re.findall(
-            r"```yaml\n(.*?)```", (DOCS / f"{page}.md").read_text(encoding="utf-8"), re.DOTALL
-        )
+        FENCED_YAML.findall((DOCS / f"{page}.md").read_text(encoding="utf-8"))
     )
 ]
 
