@@ -96,6 +96,19 @@ def test_t01_the_repeated_hour_fires_once() -> None:
     ) == [8, 0, 0]
 
 
+def test_t01_what_opened_in_the_first_pass_of_an_hour_stays_open_in_the_second() -> None:
+    """At 02:10 CET the clocks have shown 02:30 already. (cronsim's reverse iteration forgets it.)"""
+    windows = [window("30 2 * * *", "0 6 * * *", timezone="Europe/Berlin")]
+
+    assert floors(
+        windows, ["2026-10-25T00:29:00", "2026-10-25T00:30:00", "2026-10-25T01:10:00"]
+    ) == [
+        0,
+        8,
+        8,
+    ]
+
+
 def test_t06_a_window_across_midnight_with_weekdays() -> None:
     windows = [window("0 22 * * 5", "0 6 * * 6", timezone="Asia/Kolkata")]
 
