@@ -97,7 +97,7 @@ def test_t01_the_repeated_hour_fires_once() -> None:
 
 
 def test_t01_what_opened_in_the_first_pass_of_an_hour_stays_open_in_the_second() -> None:
-    """At 02:10 CET the clocks have shown 02:30 already. (cronsim's reverse iteration forgets it.)"""
+    """At 02:10 CET the clocks have shown 02:30 already; cronsim's reverse iteration forgets it."""
     windows = [window("30 2 * * *", "0 6 * * *", timezone="Europe/Berlin")]
 
     assert floors(
