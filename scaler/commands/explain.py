@@ -86,6 +86,7 @@ def _fetch(page: str, **query: str) -> list[Json]:
         with opener.open(url, timeout=TIMEOUT_SECONDS) as answer:
             body = json.loads(answer.read(MOST_BYTES))
     except HTTPError as error:
+        error.close()  # it holds the connection
         raise Unreachable(f"it answers HTTP {error.code} {error.reason}") from error
     except URLError as error:
         raise Unreachable(str(error.reason)) from error
