@@ -59,22 +59,28 @@ class BearerToken:
 
 
 class Trust:
-    """The TLS context for https endpoints, made anew when the CA file changes."""
+    """The TLS context for https endpoints, made anew when the CA file changes.
+
+    Without a CA file the system's authorities count; they are loaded when first needed, since that
+    takes a tenth of a second.
+    """
 
     def __init__(self, settings: ScrapeSettings) -> None:
         self._path = settings.ca_file
         self._verify = not settings.insecure_skip_verify
         self._stamp: _Stamp | None = None
-        try:
-            self._context = self._make()
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            if self._path is None:
-                raise
-            raise _invalid("--scrape-ca-file", self._path, error) from error
+        self._context: ssl.SSLContext | None = None
+        if self._path is not None:
+            try:
+                self._context = self._make()
+            except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+                raise _invalid("--scrape-ca-file", self._path, error) from error
 
     def context(self) -> ssl.SSLContext:
         """Return the context to use now; the same object as long as nothing changed."""
-        if self._path is not None and _stamp(self._path) != self._stamp:
+        if self._context is None:
+            self._context = self._make()
+        elif self._path is not None and _stamp(self._path) != self._stamp:
             try:
                 self._context = self._make()
             except (OSError, ValueError):
@@ -83,9 +89,13 @@ class Trust:
 
     def _make(self) -> ssl.SSLContext:
         stamp = None if self._path is None else _stamp(self._path)
-        context = ssl.create_default_context(cafile=self._path)
-        if self._path is not None and not context.cert_store_stats()["x509"]:
-            raise ValueError("holds no certificate")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self._path is not None:
+            context.load_verify_locations(self._path)
+            if not context.cert_store_stats()["x509"]:
+                raise ValueError("holds no certificate in PEM form")
+        elif self._verify:
+            context.load_default_certs()
         if not self._verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

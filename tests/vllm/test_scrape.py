@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import os
 import socket
+import ssl
 import threading
 import zlib
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ import pytest
 from aiohttp import web
 from recordings.corpus import single
 
+from scaler.config.settings import ScrapeSettings
 from scaler.core.model import PodSample, ScrapeCause, ScrapeFailure
 from scaler.errors import InvalidSettings
 from scaler.vllm import fetch
@@ -166,6 +169,31 @@ async def test_a_url_that_is_none_is_told_by_its_error(servers: Servers, url: st
 
     assert outcome.cause is ScrapeCause.OTHER
     assert outcome.detail.isidentifier()
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (OSError(errno.ECONNREFUSED, "x"), ScrapeCause.REFUSED),
+        (OSError(errno.EHOSTUNREACH, "x"), ScrapeCause.REFUSED),
+        (OSError(errno.ENETUNREACH, "x"), ScrapeCause.REFUSED),
+        (OSError(errno.ETIMEDOUT, "x"), ScrapeCause.TIMEOUT),
+        (TimeoutError(), ScrapeCause.TIMEOUT),
+        (OSError(errno.EPIPE, "x"), ScrapeCause.RESET),
+        (ConnectionResetError("Cannot write to closing transport"), ScrapeCause.RESET),
+        (OSError(errno.EMFILE, "x"), ScrapeCause.OTHER),
+        (ssl.SSLError(1, "x"), ScrapeCause.TLS),
+        (KeyError("secret"), ScrapeCause.OTHER),
+    ],
+    ids=repr,
+)
+def test_every_error_has_a_cause_and_no_message_of_its_own(
+    error: Exception, cause: ScrapeCause
+) -> None:
+    failure = fetch.failure_of(error, ScrapeSettings())
+
+    assert failure.cause is cause
+    assert "secret" not in failure.detail
 
 
 # --- deadlines ------------------------------------------------------------------------------------

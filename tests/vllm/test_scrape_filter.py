@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from recordings.corpus import single
 
 from scaler.core.model import PodSample, ScrapeCause, ScrapeFailure
+from scaler.vllm import fetch
 from scaler.vllm import scrape as scrape_module
 from scaler.vllm.exposition import read_exposition
 
@@ -267,3 +268,34 @@ async def test_other_paths_are_asked_as_they_are(servers: Servers, path: str) ->
         assert isinstance(await scraper.scrape(f"{url}{path}"), PodSample)
 
     assert asked == [path, path]
+
+
+async def test_a_pod_that_goes_down_is_not_asked_twice_in_one_scrape(servers: Servers) -> None:
+    server = Vllm(single("0.32.0-v1/loaded"))
+    url = f"{await servers.http(server)}/metrics"
+    scraper = servers.scraper()
+    for _ in range(2):
+        await scraper.scrape(url)
+    server.asked.clear()
+    server.recorded.body = b"vllm:num_requests_running NaN\nvllm:num_requests_waiting 1\n"
+    outcome = await scraper.scrape(url)
+
+    assert isinstance(outcome, ScrapeFailure)
+    assert outcome.cause is ScrapeCause.NON_FINITE
+    assert paths(server) == ["/metrics/"]
+
+
+async def test_what_is_known_of_urls_stays_within_bounds(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrape_module, "_MOST_URLS", 3)
+    monkeypatch.setattr(fetch, "_MOST_ORIGINS", 1)
+    url = await servers.http(Vllm(single("0.32.0-v1/loaded")))
+    scraper = servers.scraper()
+    for host in (url, url.replace("127.0.0.1", "localhost")):
+        assert isinstance(await scraper.scrape(f"{host}/metrics"), PodSample)
+    for number in range(5):
+        assert isinstance(await scraper.scrape(f"{url}/metrics?{number}"), PodSample)
+
+    assert len(scraper._learned) <= 3
+    assert len(scraper._fetcher._connected) <= 1

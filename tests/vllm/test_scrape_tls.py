@@ -131,6 +131,28 @@ async def test_d13_verification_is_skipped_on_an_explicit_word_alone(
     assert isinstance(await skipping.scrape(f"{url}/m"), PodSample)
 
 
+@pytest.mark.parametrize("skip", [False, True])
+async def test_d13_connections_are_kept_while_the_ca_stays(
+    servers: Servers, tmp_path: Path, *, skip: bool
+) -> None:
+    authority = Authority.make("ours")
+    peers: set[int] = set()
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        peers.add(request.transport.get_extra_info("peername")[1])
+        return await body(request)
+
+    url = await servers.http(handler, tls=authority.server(tmp_path))
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(authority.pem)
+    scraper = servers.scraper(ca_file=ca, server_name=NAME, insecure_skip_verify=skip)
+    for _ in range(3):
+        assert isinstance(await scraper.scrape(f"{url}/m"), PodSample)
+
+    assert len(peers) == 1
+
+
 async def test_d13_a_rotated_ca_is_picked_up(servers: Servers, tmp_path: Path) -> None:
     first, second = Authority.make("first"), Authority.make("second")
     old = await servers.http(body, tls=first.server(tmp_path))
