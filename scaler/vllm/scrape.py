@@ -87,11 +87,12 @@ class Scraper:
         return outcome
 
     def _known(self, url: str) -> _Learned:
-        if len(self._learned) >= _MOST_URLS:
-            self._learned.pop(next(iter(self._learned)))
-        if url not in self._learned:
-            self._learned[url] = _Learned(URL(url), _filtered(URL(url)))
-        return self._learned[url]
+        known = self._learned.get(url)
+        if known is None:
+            if len(self._learned) >= _MOST_URLS:
+                self._learned.pop(next(iter(self._learned)))
+            known = self._learned[url] = _Learned(URL(url), _filtered(URL(url)))
+        return known
 
     async def _scrape(self, known: _Learned) -> PodSample | ScrapeFailure:
         now = asyncio.get_running_loop().time()

@@ -39,19 +39,19 @@ _CANDIDATE: Final = re.compile(
 )
 
 # A label pair, or a metric name in quotes (UTF-8 names), up to the next comma or the closing brace.
+# Possessive throughout: a hostile line must cost no more than its length.
+_TEXT: Final = rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
 _TERM: Final = re.compile(
-    rb'\s*(?:([^\s"=,{}]+)|"((?:[^"\\]|\\.)*)")\s*(?:=\s*"((?:[^"\\]|\\.)*)")?\s*(?:,|(?=\}))'
+    rb'\s*+(?:([^\s"=,{}]++)|' + _TEXT + rb")\s*+(?:=\s*+" + _TEXT + rb")?+\s*+(?:,|(?=\}))"
 )
-_CLOSING: Final = re.compile(rb"\s*\}")
+_CLOSING: Final = re.compile(rb"\s*+\}")
 _ESCAPED: Final = re.compile(r'\\([\\n"])')
-_SAMPLE: Final = re.compile(
-    rb'(?:[a-zA-Z_:][a-zA-Z0-9_:]*\s*(?:\{.*\})?|\{\s*"(?:[^"\\]|\\.)*"\s*[,}].*)'
-    rb"\s*[-+]?(?:[0-9.]+(?:[eE][-+]?[0-9]+)?|Inf|NaN)(?:\s|$)",
-)
+_NAME: Final = re.compile(rb"[a-zA-Z_:][a-zA-Z0-9_:]*+")
 
 # Bounds of what is remembered; a model has about 80 label sets.
 _MOST_LABELS: Final = 20_000
 _LONGEST: Final = 2048
+_MOST_PAIRS: Final = 200  # labels of one series; cache_config_info has about 40
 
 
 class Series(NamedTuple):
@@ -167,7 +167,7 @@ def _scan_labels(text: bytes) -> tuple[bytes, _Labels, int]:
     name, pairs, position = b"", dict[str, str](), 0
     while (end := _CLOSING.match(text, position)) is None:
         term = _TERM.match(text, position)
-        if term is None:
+        if term is None or len(pairs) >= _MOST_PAIRS:
             raise ValueError("the labels do not end")
         bare, quoted, value = term.groups()
         key = _unescape(bare if quoted is None else quoted)
@@ -215,4 +215,16 @@ def _remember(text: bytes, labels: _Labels) -> None:
 def looks_like_exposition(body: bytes) -> bool:
     """Tell an exposition from a login page, JSON or bytes: by its first line that says anything."""
     first = body.lstrip().partition(b"\n")[0]
-    return first[:1] == b"#" or _SAMPLE.match(first) is not None
+    if first[:1] == b"#":
+        return True
+    name, brace, rest = first.partition(b"{")
+    try:
+        if not brace:
+            name, _, rest = first.replace(b"\t", b" ").partition(b" ")
+            _scan_value(rest)
+            return _NAME.fullmatch(name) is not None
+        quoted, _, end = _scan_labels(rest)
+        _scan_value(rest[end:])
+    except ValueError:
+        return False
+    return bool(quoted) if not name.strip() else _NAME.fullmatch(name.strip()) is not None

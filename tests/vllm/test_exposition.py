@@ -571,6 +571,41 @@ def test_what_is_remembered_stays_within_bounds(monkeypatch: pytest.MonkeyPatch)
     assert len(series._labels_seen) <= 50
 
 
+LARGE = 2_000_000
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("vllm:num_requests_running{" + "a" * LARGE, id="a label name"),
+        pytest.param('vllm:num_requests_running{a="' + "b" * LARGE, id="a value without an end"),
+        pytest.param('vllm:num_requests_running{a="' + "\\\\" * LARGE + '"} 1', id="escapes"),
+        pytest.param("vllm:num_requests_running{a" + " " * LARGE + "b", id="spaces after a name"),
+        pytest.param('vllm:num_requests_running{a="b"' + " " * LARGE + "x", id="after a value"),
+        pytest.param("vllm:num_requests_running{" + 'a="",' * (LARGE // 5) + "} 1", id="labels"),
+        pytest.param("vllm:num_requests_running{" + "} " * LARGE, id="braces"),
+        pytest.param("vllm:num_requests_running " + "9" * LARGE + "x", id="digits"),
+        pytest.param('{"a"}' + "9" * LARGE + "x", id="digits after a quoted name"),
+        pytest.param("a" + " " * LARGE + "x", id="spaces"),
+        pytest.param("a" * LARGE, id="a name"),
+        pytest.param("{" * LARGE, id="opening braces"),
+        pytest.param('{"' * LARGE, id="quotes"),
+    ],
+)
+def test_a_hostile_line_costs_no_more_than_its_length(line: str) -> None:
+    outcome = read_exposition(line.encode() + b"\n")
+
+    assert isinstance(outcome, Failure)
+    assert len(outcome.detail) < 100
+
+
+def test_more_labels_than_any_series_has_are_refused() -> None:
+    labels = ",".join(f'a{number}="x"' for number in range(201))
+
+    assert cause(f"vllm:num_requests_running{{{labels}}} 1\n") is ScrapeCause.NOT_METRICS
+
+
 # --- the table of names ---------------------------------------------------------------------------
 
 
