@@ -65,9 +65,11 @@ def _check_windows(policy: TriggerPolicy, findings: Findings) -> None:
         for earlier, later in product(policy.windows, repeat=2)
         if _leaves_hole(earlier, later)
     }
-    for end, start in sorted(holes):
+    if holes:
+        end, start = min(holes)
+        more = f" (and {len(holes) - 1} more)" if len(holes) > 1 else ""
         message = (
-            f"windows leave a 60 s hole from the end {end!r} to the start {start!r}; "
+            f"windows leave a 60 s hole from the end {end!r} to the start {start!r}{more}; "
             f"it is bridged, but ends are exclusive: end at the start itself"
         )
         findings.warn("end", None, message)

@@ -30,7 +30,7 @@ def format_duration(seconds: float) -> str:
     """Return seconds as the shortest duration that says the same: 5400 is ``1h30m``."""
     milliseconds = round(seconds * 1000)
     if milliseconds % 1000:
-        return f"{milliseconds}ms" if milliseconds < 1000 else f"{seconds:g}s"
+        return f"{milliseconds}ms" if milliseconds < 1000 else f"{milliseconds / 1000}s"
     hours, rest = divmod(milliseconds // 1000, 3600)
     minutes, left = divmod(rest, 60)
     parts = ((hours, "h"), (minutes, "m"), (left, "s"))

@@ -36,6 +36,35 @@ def test_h06_no_remark_shows_a_secret() -> None:
         assert not any("hush" in str(remark) for remark in report.remarks)
 
 
+def remarks_of(name: str) -> list[str]:
+    return [str(remark) for remark in read_manifest((TESTDATA / name).read_text()).remarks]
+
+
+def test_f10_a_keda_cron_trigger_beside_ours_is_said_to_join_by_maximum() -> None:
+    assert (
+        "warning: spec.triggers[3].type: cron: joins by maximum and knows no lead time; "
+        "write the window into this scaler's schedule"
+    ) in remarks_of("warning-company.yaml")
+
+
+def test_k04_a_static_fallback_below_the_maximum_is_warned_of() -> None:
+    (remark,) = remarks_of("warning-fallback-static.yaml")
+
+    assert "use currentReplicasIfHigher" in remark
+
+
+def test_k07_value_multiplies_and_is_warned_of() -> None:
+    (remark,) = remarks_of("warning-metric-type-value.yaml")
+
+    assert "use AverageValue" in remark
+
+
+def test_k21_going_down_without_a_stabilization_is_warned_of() -> None:
+    (remark,) = remarks_of("warning-stabilization.yaml")
+
+    assert "cooldownPeriod is something else" in remark
+
+
 def test_every_rule_file_is_there() -> None:
     """A glob that finds nothing would pass everything above."""
     assert len(FILES) >= 70

@@ -423,6 +423,17 @@ def test_t07_windows_that_leave_a_hole_are_a_warning() -> None:
     ]
 
 
+def test_t07_many_holes_are_one_warning() -> None:
+    rest = "timezone: UTC, desiredReplicas: 3"
+    (warning,) = warnings(
+        schedule=f"- {{{rest}, start: 0 6 * * *, end: 59 8 * * *}}\n"
+        f"- {{{rest}, start: 0 9 * * *, end: 59 11 * * *}}\n"
+        f"- {{{rest}, start: 0 12 * * *, end: 0 13 * * *}}"
+    )
+
+    assert "from the end '59 11 * * *' to the start '0 12 * * *' (and 1 more);" in warning
+
+
 def test_t07_windows_in_different_zones_are_not_compared() -> None:
     rest = "desiredReplicas: 3"
     assert policy(
