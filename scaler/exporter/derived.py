@@ -15,6 +15,7 @@ from scaler.exporter.decision_families import DECISION
 from scaler.exporter.family import IDENTITY, PREFIX, Scene, label_value
 from scaler.exporter.fleet_families import FLEET
 from scaler.exporter.pod_families import POD_DETAIL, PODS
+from scaler.exporter.writer import header, identity_text, sample_text, write_family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -60,6 +61,19 @@ class DerivedCollector(Collector):
         scenes = [(_identity(trigger), _scene(trigger, now)) for trigger in triggers]
         for family in self._families:
             yield _filled(family, scenes)
+
+    def write(self, *, openmetrics: bool) -> Iterator[str]:
+        """Yield what :meth:`collect` has as exposition text, in small pieces."""
+        now = self._clock.now().monotonic
+        triggers = self._store.triggers()
+        scenes = [(identity_text(_identity(t)), _scene(t, now)) for t in triggers]
+        yield header(REGISTERED, REGISTERED_HELP, openmetrics=openmetrics)
+        yield f"{REGISTERED} {float(len(triggers))}\n"
+        yield header(REFUSED, REFUSED_HELP, openmetrics=openmetrics)
+        for trigger, (identity, _) in zip(triggers, scenes, strict=True):
+            yield sample_text(REFUSED, identity, float(trigger.refusal is not None))
+        for family in self._families:
+            yield from write_family(family, scenes, openmetrics=openmetrics)
 
 
 def _empty(family: Family) -> GaugeMetricFamily | CounterMetricFamily:
