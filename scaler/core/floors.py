@@ -6,18 +6,17 @@ schedule nobody removed does not hold GPUs for a meeting nobody holds.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from scaler.core.model import Floors
-from scaler.core.schedule import evaluate
+from scaler.core.schedule import describe, evaluate
 from scaler.core.state import SpikeWatch
 
 if TYPE_CHECKING:
     from scaler.core.model import Now, Snapshot
     from scaler.core.policy import TriggerPolicy
-    from scaler.core.schedule import ScheduleView
+    from scaler.core.schedule import OpenWindow, ScheduleView
     from scaler.core.state import ScalerState
 
 # A spike has not come while demand is under this share of the floor, this long after the start.
@@ -26,52 +25,56 @@ NO_SHOW_SECONDS = 15 * 60.0
 
 
 def read_floors(
-    snapshot: Snapshot,
-    state: ScalerState,
-    policy: TriggerPolicy,
-    demand: float | None,
-    now: Now,
-) -> tuple[Floors, ScheduleView | None, SpikeWatch | None]:
-    """Return the floors at ``now``, the schedule's view to keep, and what is known of the spike.
+    snapshot: Snapshot, state: ScalerState, policy: TriggerPolicy, demand: float | None, now: Now
+) -> tuple[Floors, ScheduleView | None, dict[str, SpikeWatch]]:
+    """Return the floors at ``now``, the schedule's view to keep, and what is known of the spikes.
 
     ``demand`` is the composite in replicas, None while it is not known: an outage is no proof that
     the spike stayed away.
     """
     if not policy.windows:
-        return Floors(forecast=snapshot.forecast_floor), None, None
+        return Floors(forecast=snapshot.forecast_floor), None, {}
     lead = policy.lead(snapshot.learned_cold_start)
     view = state.schedule
     # A view is good until something opens or closes, whichever way the wall clock steps (T15).
     if view is None or state.schedule_lead != lead or not view.holds_at(now.wall):
         view = evaluate(policy.windows, lead, now.wall)
-    spike = _watch(view, state.spike, demand, now)
-    released = spike is not None and _released(spike, now)
+    spikes = {
+        opening(window): _watch(window, state.spikes.get(opening(window)), demand, now)
+        for window in view.open
+    }
+    # The highest first: where its spike stayed away, the next lower window may still be wanted.
+    wanted = [w for w in view.open if not _released(w, spikes[opening(w)], now)]
+    shown = (wanted or view.open)[:1]
     floors = Floors(
-        schedule=0 if released else view.floor,
+        schedule=wanted[0].floor if wanted else 0,
         forecast=snapshot.forecast_floor,
-        window=view.window,
-        released=released,
+        window=describe(shown[0].window) if shown else "",
+        released=len(wanted) < len(view.open),
         next_opening=view.next_opening,
     )
-    return floors, view, spike
+    return floors, view, spikes
+
+
+def opening(window: OpenWindow) -> str:
+    """Return the name of one opening of one window, the same in every process."""
+    return f"{window.opened_at.isoformat()} {describe(window.window)}"
 
 
 def _watch(
-    view: ScheduleView, spike: SpikeWatch | None, demand: float | None, now: Now
-) -> SpikeWatch | None:
-    if view.opened_at is None or view.opened_at > now.wall:
-        return None  # closed, or open only by its lead
-    if spike is None or spike.opened_at != view.opened_at:
-        spike = SpikeWatch(view.opened_at)
-    if spike.came or demand is None:
-        return replace(spike, quiet_since=None)
-    if demand >= NO_SHOW_SHARE * view.floor:
-        return replace(spike, came=True, quiet_since=None)
-    return spike if spike.quiet_since is not None else replace(spike, quiet_since=now.monotonic)
+    window: OpenWindow, spike: SpikeWatch | None, demand: float | None, now: Now
+) -> SpikeWatch:
+    if spike is None or window.opened_at > now.wall:  # new, or open only by its lead
+        spike = SpikeWatch()
+    if spike.came or demand is None or window.opened_at > now.wall:
+        return SpikeWatch(came=spike.came)
+    if demand >= NO_SHOW_SHARE * window.floor:
+        return SpikeWatch(came=True)
+    return spike if spike.quiet_since is not None else SpikeWatch(quiet_since=now.monotonic)
 
 
-def _released(spike: SpikeWatch, now: Now) -> bool:
+def _released(window: OpenWindow, spike: SpikeWatch, now: Now) -> bool:
     if spike.quiet_since is None:
         return False
     quiet = now.monotonic - spike.quiet_since >= NO_SHOW_SECONDS
-    return quiet and now.wall - spike.opened_at >= timedelta(seconds=NO_SHOW_SECONDS)
+    return quiet and now.wall - window.opened_at >= timedelta(seconds=NO_SHOW_SECONDS)

@@ -7,7 +7,7 @@ instants of the new clock. Windows and samples are left out; counters of pods ar
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from scaler.core.state import SpikeWatch, initial_state
@@ -25,7 +25,6 @@ KEPT_FOR = timedelta(hours=24)  # older memories describe another day
 
 def dump(state: ScalerState, now: Now) -> dict[str, Any]:
     """Return what is worth keeping of ``state``, as JSON values."""
-    spike = state.spike
     return {
         "at": now.wall.timestamp(),
         "desired": state.desired,
@@ -34,7 +33,7 @@ def dump(state: ScalerState, now: Now) -> dict[str, Any]:
         "busy_ago": _ago(state.busy_at, now),
         "tokens_per_request": state.tokens_per_request,
         "peak_running": state.peak_running,
-        "spike_came": None if spike is None or not spike.came else spike.opened_at.isoformat(),
+        "spikes_came": [opening for opening, spike in state.spikes.items() if spike.came],
     }
 
 
@@ -45,7 +44,6 @@ def load(kept: Mapping[str, Any], policy: TriggerPolicy, now: Now) -> ScalerStat
     """
     # A wall clock that was set back meanwhile must not make the past lie ahead.
     since = max(0.0, now.wall.timestamp() - float(kept["at"]))
-    came = kept["spike_came"]
     return replace(
         initial_state(policy),
         desired=None if kept["desired"] is None else int(kept["desired"]),
@@ -54,7 +52,7 @@ def load(kept: Mapping[str, Any], policy: TriggerPolicy, now: Now) -> ScalerStat
         busy_at=_instant(kept["busy_ago"], since, now),
         tokens_per_request=_number(kept["tokens_per_request"]),
         peak_running=_number(kept["peak_running"]),
-        spike=None if came is None else SpikeWatch(datetime.fromisoformat(came), came=True),
+        spikes={str(opening): SpikeWatch(came=True) for opening in list(kept["spikes_came"])},
     )
 
 

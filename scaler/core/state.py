@@ -9,7 +9,6 @@ from scaler.core.window import SLOTS, FleetWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from scaler.core.model import ModelSample
     from scaler.core.policy import TriggerPolicy
@@ -33,13 +32,12 @@ class PodMemory:
 
 @dataclass(frozen=True, slots=True)
 class SpikeWatch:
-    """Whether the spike of the open window has come.
+    """Whether the spike of an open window has come.
 
-    ``opened_at`` names the window's occurrence (its real start); ``quiet_since`` (monotonic) is
-    when demand was first seen too low after it, None while it is not low or not known.
+    ``quiet_since`` (monotonic) is when demand was first seen too low after the window's start, None
+    while it is not low or not known.
     """
 
-    opened_at: datetime
     came: bool = False
     quiet_since: float | None = None
 
@@ -65,7 +63,8 @@ class ScalerState:
     peak_running: float | None = None
     schedule: ScheduleView | None = None
     schedule_lead: float | None = None  # the lead that ``schedule`` was evaluated with, seconds
-    spike: SpikeWatch | None = None
+    # By the window's opening, in words: see ``floors.opening``.
+    spikes: Mapping[str, SpikeWatch] = field(default_factory=dict)
 
 
 def initial_state(policy: TriggerPolicy) -> ScalerState:

@@ -858,9 +858,19 @@ class TestFloors:
 
         assert floors == [5] * 18 + [0] * 4
         assert (self.last.desired, self.last.floors.released) == (0, True)
-        assert self.last.notes == (
-            "released: the spike of 0 9 * * * to 0 12 * * *, UTC did not come",
-        )
+        assert self.last.notes == ("released: a window is open whose spike did not come",)
+
+    def test_below_a_released_window_the_next_lower_one_counts(self) -> None:
+        windows = (window(10), window(2, start="0 8 * * *", end="0 18 * * *"))
+        fleet = Fleet(TriggerPolicy(windows=windows, lead_time=0.0), start=START)
+        floors = []
+        for _ in range(80):  # enough for the lower window, far too little for the higher
+            decision = fleet.tick({"a": busy(0, 5)}, seconds=60)
+            floors.append(decision.floors.schedule)
+
+        assert floors == [2] * 59 + [10] * 15 + [2] * 6
+        assert decision.floors.window == "0 8 * * * to 0 18 * * *, UTC"
+        assert decision.floors.released
 
     def test_a_spike_that_came_keeps_its_window(self) -> None:
         assert self.spike([(1, 0)] * 10 + [(1, 5)] + [(1, 0)] * 60) == [5] * 71
