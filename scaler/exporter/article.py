@@ -76,7 +76,7 @@ def _subtitle(view: TriggerView) -> str:
 def _picture_title(view: TriggerView, decision: Decision) -> str:
     wanted = f"{decision.desired} desired" if decision.valid else "no valid decision"
     target = f"{view.key.namespace}/{view.key.name}"
-    return f"Last hour of {target}: {wanted}, {serving_of(decision)} serving now"
+    return f"Replicas of {target} over the last hour: {wanted}, {serving_of(decision)} serving now"
 
 
 def serving_of(decision: Decision) -> str:
@@ -100,13 +100,13 @@ def _state(decision: Decision, old: float) -> Html:
 
 def _figures(view: TriggerView, decision: Decision) -> Html:
     counts, policy = decision.counts, view.policy
-    most = "no bound" if policy.max_replicas is None else str(policy.max_replicas)
+    least, most = policy.min_replicas, policy.max_replicas
     figures = [
         ("Desired", str(decision.desired) if decision.valid else "—"),
         ("Serving", serving_of(decision)),
         ("Starting", None if serving_of(decision) == "—" else str(counts.starting)),
         ("Floor", str(decision.floors.highest)),
-        ("Min to max", f"{policy.min_replicas} to {most}"),
+        ("Allowed", f"{least} and up" if most is None else f"{least} to {most}"),
         *_fleet_figures(decision.fleet),
     ]
     return element(

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, BOTTOM = 34, WIDTH - 14, 12, HEIGHT - 26
-TICK_SECONDS = 600
+# (span, seconds between time ticks): the shortest span that holds all that is known.
+SPANS = ((600, 120), (1800, 300), (int(TRAIL_SECONDS), 600))
 MOST_TICKS = 6
 MOST_REPLICAS = 1_000_000  # a number beyond is a defect, and must not make a page without end
 
@@ -37,8 +38,9 @@ Point = tuple[float, float]
 class _Scale:
     """Maps unix seconds and replicas to the view box."""
 
-    def __init__(self, end: float, most: float) -> None:
-        self.start, self.end = end - TRAIL_SECONDS, end
+    def __init__(self, oldest: float, end: float, most: float) -> None:
+        span, self.tick = next((s for s in SPANS if end - oldest <= s[0]), SPANS[-1])
+        self.start, self.end = end - span, end
         most = min(most, MOST_REPLICAS)
         self.step = _tick_step(most)
         self.top = 1.08 * max(self.step, -(-most // self.step) * self.step)
@@ -52,12 +54,15 @@ class _Scale:
 
 
 def last_hour(trail: Sequence[TrailPoint], now: datetime, title: str) -> Html:
-    """Draw desired, composite, serving and floor over the hour that ends at ``now``."""
+    """Draw desired, composite, serving and floor over the hour that ends at ``now``.
+
+    A trail that is younger than that is drawn over less time, so that there is something to see.
+    """
     end = now.timestamp()
     seen = [point for point in trail if end - TRAIL_SECONDS <= point.at <= end]
     values = [v for p in seen for v in (p.desired, p.composite, p.serving, p.floor) if v]
     values = [value for value in values if isfinite(value)]
-    scale = _Scale(end, max(values, default=1))
+    scale = _Scale(seen[0].at if seen else end - TRAIL_SECONDS, end, max(values, default=1))
     runs = list(_runs(seen, end))
     return element(
         "svg",
@@ -147,12 +152,12 @@ def _axes(scale: _Scale) -> Iterator[Html]:
         y = scale.y(count)
         yield element("line", x1=LEFT, x2=RIGHT, y1=y, y2=y, class_="grid")
         yield element("text", number(count), x=LEFT - 6, y=y + 4, class_="tick left")
-    first = -(-scale.start // TICK_SECONDS) * TICK_SECONDS
-    for tick in range(int(first), int(scale.end) + 1, TICK_SECONDS):
+    first = -(-scale.start // scale.tick) * scale.tick
+    for tick in range(int(first), int(scale.end) + 1, scale.tick):
         x = scale.x(tick)
         clock = f"{datetime.fromtimestamp(tick, tz=UTC):%H:%M}"
         # Every other label goes on a narrow screen.
-        odd = " odd" if tick // TICK_SECONDS % 2 else ""
+        odd = " odd" if tick // scale.tick % 2 else ""
         yield element("line", x1=x, x2=x, y1=BOTTOM, y2=BOTTOM + 4, class_="axis")
         yield element("text", clock, x=x, y=BOTTOM + 18, class_=f"tick middle{odd}")
 

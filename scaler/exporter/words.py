@@ -61,6 +61,8 @@ GUARDS = {
     Guard.MAX_REPLICAS: "Cut to maxReplicas {most}.",
 }
 
+RELEASED = "released:"  # a note that the sentence about the schedule says already
+
 # A pod that starts or ends refuses connections: that is its business.
 UNASKED = frozenset({PodState.STARTING, PodState.TERMINATING})
 
@@ -84,7 +86,7 @@ def why(decision: Decision, policy: TriggerPolicy, *, signals: bool = True) -> l
         *_guards(decision, policy),
         *_floors(decision),
         *_pods(decision),
-        *(_sentence(note) for note in decision.notes),
+        *(_sentence(note) for note in decision.notes if not note.startswith(RELEASED)),
         *_bare(policy),
         *_activity(decision),
     ]

@@ -104,7 +104,23 @@ def test_silence_since_the_last_decision_is_not_drawn_as_the_present() -> None:
     trail = tail(1800, 2)[:60]  # until 1210 s ago
     (line,) = lines(drawn(trail), "desired")
 
-    assert line[-1][0] == pytest.approx(LEFT + (RIGHT - LEFT) * (3600 - 1200) / 3600, abs=0.1)
+    # The trail is half an hour old, and so is the picture's left edge.
+    assert line[0][0] == LEFT
+    assert line[-1][0] == pytest.approx(LEFT + (RIGHT - LEFT) * (1800 - 1200) / 1800, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("age", "labels"),
+    [
+        (60, ["08:50", "08:52", "08:54", "08:56", "08:58", "09:00"]),
+        (700, ["08:30", "08:35", "08:40", "08:45", "08:50", "08:55", "09:00"]),
+        (3600, ["08:00", "08:10", "08:20", "08:30", "08:40", "08:50", "09:00"]),
+    ],
+)
+def test_a_young_trail_is_drawn_over_less_time(age: int, labels: list[str]) -> None:
+    ticks = [t.text for t in drawn(tail(age, 2)) if "middle" in t.attrib.get("class", "")]
+
+    assert ticks == labels
 
 
 def test_no_floor_draws_no_line_at_zero() -> None:

@@ -162,6 +162,7 @@ def test_a_spike_that_did_not_come_and_an_idle_fleet(fleet: Fleet) -> None:
         fleet=FleetView(),
         counts=PodCounts(),
         floors=Floors(window="stand-up", released=True),
+        notes=("released: a window is open whose spike did not come",),
     )
 
     assert why(decision, POLICY) == [
