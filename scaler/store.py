@@ -61,6 +61,19 @@ class TrailPoint:
     floor: int
     in_flight: float | None
 
+    @classmethod
+    def of(cls, decision: Decision) -> TrailPoint:
+        """Return what the picture needs of a decision."""
+        return cls(
+            at=decision.at.wall.timestamp(),
+            desired=decision.desired if decision.valid else None,
+            composite=decision.composite,
+            serving=decision.counts.serving,
+            total=decision.counts.total,
+            floor=decision.floors.highest,
+            in_flight=decision.fleet.in_flight,
+        )
+
 
 @dataclass(slots=True)
 class Usage:
@@ -148,20 +161,11 @@ class Trigger:
         changed.set()
 
     def _remember(self, decision: Decision) -> None:
-        at = decision.at.wall.timestamp()
-        if self.trail and 0 <= at - self.trail[-1].at < TRAIL_STEP_SECONDS:
+        point = TrailPoint.of(decision)
+        if self.trail and 0 <= point.at - self.trail[-1].at < TRAIL_STEP_SECONDS:
             return
-        point = TrailPoint(
-            at=at,
-            desired=decision.desired if decision.valid else None,
-            composite=decision.composite,
-            serving=decision.counts.serving,
-            total=decision.counts.total,
-            floor=decision.floors.highest,
-            in_flight=decision.fleet.in_flight,
-        )
         self.trail.append(point)
-        while at - self.trail[0].at > TRAIL_SECONDS:
+        while point.at - self.trail[0].at > TRAIL_SECONDS:
             self.trail.popleft()
 
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 import scaler
 from scaler.core.model import Decision, Quantiles
 from scaler.exporter.words import headline, why
+from scaler.store import TrailPoint
 
 if TYPE_CHECKING:
     from scaler.core.model import Now
     from scaler.core.policy import TriggerPolicy
-    from scaler.store import Store, TrailPoint, TriggerKey
+    from scaler.store import Store, Trigger, TriggerKey
 
 SHAPE = 1  # raised when a field is renamed or goes away, not when one is added
 
@@ -51,11 +52,20 @@ def look(store: Store, now: Now, namespace: str = "", name: str = "") -> FleetOf
     return FleetOfTriggers(
         now,
         tuple(
-            TriggerView(t.key, t.policy, t.warnings, t.decision, t.refusal, tuple(t.trail))
+            TriggerView(t.key, t.policy, t.warnings, t.decision, t.refusal, _trail(t))
             for t in store.triggers()
             if namespace in {"", t.key.namespace} and name in {"", t.key.name}
         ),
     )
+
+
+def _trail(trigger: Trigger) -> tuple[TrailPoint, ...]:
+    """Return the trail up to the newest decision, which the store may not have kept."""
+    trail = tuple(trigger.trail)
+    if trigger.decision is None:
+        return trail
+    newest = TrailPoint.of(trigger.decision)
+    return trail if trail and newest.at <= trail[-1].at else (*trail, newest)
 
 
 def age(decision: Decision, now: Now) -> float:

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from scaler.config.settings import Address
 from scaler.errors import InvalidSettings
-from scaler.exporter.http import PAGES_AT_ONCE, HttpServer
+from scaler.exporter.http import PAGES_AT_ONCE, HttpServer, _is_loopback
 from scaler.exporter.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -259,6 +259,21 @@ async def test_foreign_names_are_refused_on_loopback(fleet: Fleet, host: str, st
         site.client.get(f"{site.page}/decisions", headers={"Host": host}) as answer,
     ):
         assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("scaler.example", False),
+    ],
+)
+def test_which_addresses_are_loopback(host: str, loopback: bool) -> None:
+    assert _is_loopback(host) is loopback
 
 
 async def test_any_name_is_served_off_loopback(fleet: Fleet) -> None:

@@ -150,3 +150,14 @@ def test_no_float_leaves_the_json_grammar(a: float, b: float, c: float, text: st
 
     body = json.loads(text_out, parse_constant=_forbid)
     assert body["triggers"][0]["decision"]["model"] == text
+
+
+def test_the_picture_ends_with_the_decision_above_it(fleet: Fleet) -> None:
+    """The store keeps a point every ten seconds; a change since then is shown all the same."""
+    fleet.publish(fleet.busy(desired=2))
+    fleet.clock.forward(3)
+    fleet.publish(fleet.busy(desired=5))
+    (view,) = look(fleet.store, fleet.clock.now()).triggers
+
+    assert [point.desired for point in view.trail] == [2, 5]
+    assert [point.desired for point in fleet.store.triggers()[0].trail] == [2]
