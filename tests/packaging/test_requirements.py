@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,31 @@ def test_the_lock_covers_what_the_project_asks_for(file: str, wanted: list[Requi
     ]
 
     assert missing == [], "run make lock"
+
+
+def needed(requirements: list[Requirement]) -> set[str]:
+    """Return the names that these requirements lead to, on whatever platform."""
+    names, ahead = set[str](), [canonicalize_name(r.name) for r in requirements]
+    while ahead:
+        name = ahead.pop()
+        if name in names:
+            continue
+        names.add(name)
+        try:
+            texts = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:  # of another platform: a leaf, here
+            continue
+        further = [Requirement(text) for text in texts]
+        ahead += [canonicalize_name(r.name) for r in further if "extra ==" not in str(r.marker)]
+    return names
+
+
+@pytest.mark.parametrize(
+    ("file", "wanted"),
+    [pytest.param("run", RUN, id="run"), pytest.param("build", BUILD, id="build")],
+)
+def test_nothing_is_shipped_that_nobody_asks_for(file: str, wanted: list[Requirement]) -> None:
+    assert set(pins(file)) <= needed(wanted), "run make lock"
 
 
 def test_the_build_group_is_what_the_build_system_requires() -> None:
