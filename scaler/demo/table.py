@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from scaler.core.model import Guard, Latency, Signal
+from scaler.core.model import Latency, Signal
 from scaler.exporter.words import headline
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ class Row:
 
 
 def _words(decision: Decision) -> str:
-    capped = Guard.THROUGHPUT_CAP in decision.guards
+    reading = decision.signals.get(decision.binding) if decision.binding else None
+    capped = reading is not None and (reading.counted or 0.0) < reading.needed
     return headline(decision) + (", capped by throughput" if capped else "")
 
 

@@ -12,7 +12,6 @@ from rich.console import Console
 from scaler.core.model import (
     Decision,
     FleetView,
-    Guard,
     Latency,
     Now,
     Quantiles,
@@ -91,10 +90,17 @@ def test_a_cell_shows_what_counts(needed: float, counted: float | None, text: st
     assert Cell.of(reading, binds=False).text == text
 
 
-def test_a_cap_is_told() -> None:
-    row = Row.of(replace(LOADED, guards=(Guard.THROUGHPUT_CAP,)), Standing(2))
+def test_a_cap_of_the_binding_signal_is_told_and_no_other() -> None:
+    queue, concurrency = SignalReading(9.0, 45.0, 5.0, 2.4), SignalReading(5.2, 666.0, 128.0, 2.4)
+    signals = {Signal.QUEUE: queue, Signal.CONCURRENCY: LOADED.signals[Signal.CONCURRENCY]}
 
-    assert row.words.endswith(", capped by throughput")
+    other = Row.of(replace(LOADED, signals=signals), Standing(2))
+    binding = Row.of(
+        replace(LOADED, signals=signals | {Signal.CONCURRENCY: concurrency}), Standing(2)
+    )
+
+    assert "capped" not in other.words
+    assert binding.words.endswith(", capped by throughput")
 
 
 def test_an_error_of_the_call_comes_first() -> None:
