@@ -37,9 +37,10 @@ STRAGGLERS = 0.1
 DISCOVERY_SECONDS = 2.0
 HOUSEKEEPING_SECONDS = 2.0
 KEEP_SECONDS = 30.0
-# A large fleet is asked in batches over part of the interval, so that the answers do not all arrive
-# at once and RPCs find the loop free.
-BATCH = 16
+# A large fleet is asked over part of the interval, so that the answers do not all arrive at once
+# and RPCs find the loop free between two of them.
+SPREAD = 0.6
+LONGEST_PAUSE = 0.003
 # A decision on more pods than this (some 2 ms) is made beside the loop: the core is pure.
 QUICK_PODS = 64
 SPREAD = 0.4
@@ -215,15 +216,15 @@ class Poller:
     async def ask(self, pods: Sequence[FoundPod], *, hurry: bool) -> set[asyncio.Task[None]]:
         """Start the scrapes of all pods and return those that run."""
         running = set()
-        batches = max(1, len(pods) // BATCH)
-        pause = 0.0 if hurry else min(0.02, SPREAD * self._settings.interval / batches)
-        for start in range(0, len(pods), BATCH):
-            if start:
+        pause = 0.0
+        if len(pods) > QUICK_PODS and not hurry:
+            pause = min(LONGEST_PAUSE, SPREAD * self._settings.interval / len(pods))
+        for pod in pods:
+            scrape = self._targets.ask(pod.url)
+            if scrape is not None:
+                running.add(scrape)
+            if pause:
                 await asyncio.sleep(pause)
-            for pod in pods[start : start + BATCH]:
-                scrape = self._targets.ask(pod.url)
-                if scrape is not None:
-                    running.add(scrape)
         return running
 
     def swept(self, since: float) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -167,4 +169,18 @@ async def serve_until_signal(settings: Settings) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     async with App(settings) as app:
+        _favour_answers()
         await app.run(stop)
+
+
+def _favour_answers() -> None:
+    """Trade a little throughput for RPCs that wait less, as measured with a thousand pods.
+
+    A full collection over a thousand pods' samples holds everything for 0.1 s. Samples and decisions
+    are freed by counting, and cycles are rare (tasks, tracebacks): every few minutes is enough. And
+    the thread that decides on a large fleet should hand over sooner than after Python's 5 ms.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 25)
+    sys.setswitchinterval(0.0005)

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scaler.core.model import Count, FleetView, Latency
-from scaler.core.window import NEWEST_SLOTS, RECENT_SLOTS, Pace, share_within, summarize
+from scaler.core.quantile import share_within, summarize
+from scaler.core.window import Pace
 
 if TYPE_CHECKING:
     from scaler.core.pods import FleetReading, Load
@@ -37,18 +38,9 @@ def measure(
     total = window.total()
     if total is None or window.until is None or now - window.until > policy.signal_window:
         return _gauges(load, expected_wait=0.0 if load.waiting == 0 else None), Pace()
-    pace = _pace(window, total)
+    pace = window.pace() or Pace()
     wait = _expected_wait(load.waiting, pace.first_token_rate, since, now)
     return _with_rates(_gauges(load, wait), total, known_tokens, policy), pace
-
-
-def _pace(window: FleetWindow, total: WindowTotal) -> Pace:
-    recent = window.total(RECENT_SLOTS, latencies=False) or total
-    newest = window.total(NEWEST_SLOTS, latencies=False) or total
-    return Pace(
-        first_token_rate=recent.first_token_rate,
-        arrival_rate=max(total.arrival_rate, recent.arrival_rate, newest.arrival_rate),
-    )
 
 
 def waiting_since(before: float | None, load: Load | None, now: float) -> float | None:

@@ -6,9 +6,11 @@ may answer while pods are missing is decided in ``decide.py``.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scaler.core.delta import NOTHING, Delta, delta
 from scaler.core.model import (
     Count,
     ModelSample,
@@ -21,7 +23,6 @@ from scaler.core.model import (
     ScrapeFailure,
 )
 from scaler.core.state import PodMemory
-from scaler.core.window import NOTHING, Delta, delta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -289,20 +290,18 @@ def _view(
 
 
 def _count(states: Sequence[PodState]) -> PodCounts:
-    def of(*wanted: PodState) -> int:
-        return sum(state in wanted for state in states)
-
+    of = Counter(states)
     return PodCounts(
-        total=len(states) - of(PodState.TERMINATING),
-        ready=of(*_EXPECTED),
-        fresh=of(PodState.FRESH, PodState.STALLED),
-        starting=of(PodState.STARTING),
-        unschedulable=of(PodState.UNSCHEDULABLE),
-        crash_looping=of(PodState.CRASH_LOOPING),
-        overdue=of(PodState.OVERDUE),
-        sleeping=of(PodState.SLEEPING),
-        stalled=of(PodState.STALLED),
-        terminating=of(PodState.TERMINATING),
+        total=len(states) - of[PodState.TERMINATING],
+        ready=sum([of[state] for state in _EXPECTED]),
+        fresh=of[PodState.FRESH] + of[PodState.STALLED],
+        starting=of[PodState.STARTING],
+        unschedulable=of[PodState.UNSCHEDULABLE],
+        crash_looping=of[PodState.CRASH_LOOPING],
+        overdue=of[PodState.OVERDUE],
+        sleeping=of[PodState.SLEEPING],
+        stalled=of[PodState.STALLED],
+        terminating=of[PodState.TERMINATING],
     )
 
 

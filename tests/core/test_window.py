@@ -9,16 +9,10 @@ from fakes import INF, TTFT_BOUNDS, histogram, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.core.delta import NOTHING, Delta, delta
 from scaler.core.model import Count, Histogram, Latency, ModelSample
-from scaler.core.window import (
-    NOTHING,
-    Delta,
-    FleetWindow,
-    delta,
-    quantile,
-    share_within,
-    summarize,
-)
+from scaler.core.quantile import quantile, share_within, summarize
+from scaler.core.window import FleetWindow
 
 
 def changed(
