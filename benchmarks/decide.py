@@ -53,7 +53,12 @@ def timeline(pods: int, recorded: list[tuple[float, PodSample]]) -> tuple[float,
         _, state = decide(snapshot, state, POLICY, now)
         took.append(time.perf_counter() - begun)
         begun = time.perf_counter()
-        sum(m.running + m.waiting for o in observations for m in o.sample.models.values())  # type: ignore[union-attr]
+        sum(
+            model.running + model.waiting
+            for pod in observations
+            if pod.sample is not None
+            for model in pod.sample.models.values()
+        )
         plain.append(time.perf_counter() - begun)
     return sorted(took)[len(took) // 2] * 1e3, sorted(plain)[len(plain) // 2] * 1e3
 

@@ -176,9 +176,9 @@ async def serve_until_signal(settings: Settings) -> None:
 def _favour_answers() -> None:
     """Trade a little throughput for RPCs that wait less, as measured with a thousand pods.
 
-    A full collection over a thousand pods' samples holds everything for 0.1 s. Samples and decisions
-    are freed by counting, and cycles are rare (tasks, tracebacks): every few minutes is enough. And
-    the thread that decides on a large fleet should hand over sooner than after Python's 5 ms.
+    A full collection over a thousand pods' samples holds everything for 0.1 s. Samples and
+    decisions are freed by counting, and cycles are rare (tasks, tracebacks): every few minutes is
+    enough. The thread that decides on a large fleet hands over sooner than after Python's 5 ms.
     """
     gc.collect()
     gc.freeze()
