@@ -60,7 +60,10 @@ class App:
             settings.page_address,
             self.store,
             clock,
-            collectors=[DerivedCollector(self.store, clock), self._telemetry.registry],
+            collectors=[
+                DerivedCollector(self.store, clock, pod_detail=settings.pod_metrics),
+                self._telemetry.registry,
+            ],
             unready=self._unready,
         )
         self._clock = clock

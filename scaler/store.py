@@ -56,20 +56,19 @@ class TrailPoint:
     at: float
     desired: int | None
     composite: float | None
-    serving: int
-    total: int
+    serving: int | None
     floor: int
     in_flight: float | None
 
     @classmethod
     def of(cls, decision: Decision) -> TrailPoint:
         """Return what the picture needs of a decision."""
+        unlisted = decision.reason is Reason.CANNOT_LIST_PODS
         return cls(
             at=decision.at.wall.timestamp(),
             desired=decision.desired if decision.valid else None,
             composite=decision.composite,
-            serving=decision.counts.serving,
-            total=decision.counts.total,
+            serving=None if unlisted else decision.counts.serving,
             floor=decision.floors.highest,
             in_flight=decision.fleet.in_flight,
         )

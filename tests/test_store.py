@@ -297,7 +297,7 @@ def test_the_trail_keeps_a_point_every_ten_seconds(trigger: Trigger) -> None:
     start = START.wall.timestamp()
     assert [point.at - start for point in trigger.trail] == [0, 10, 20, 30]
     assert trigger.trail[0] == TrailPoint(
-        at=start, desired=1, composite=0.5, serving=2, total=4, floor=2, in_flight=8
+        at=start, desired=1, composite=0.5, serving=2, floor=2, in_flight=8
     )
 
 

@@ -100,6 +100,7 @@ FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
     show_default=True,
     help="How long a trigger is watched after KEDA last asked; keep it over pollingInterval.",
 )
+@setting("--pod-metrics", is_flag=True, help="Export series per pod too; off by default.")
 @setting(
     "--log-format",
     type=click.Choice(["json", "console"]),
@@ -149,6 +150,7 @@ def read_settings(flags: dict[str, Any]) -> Settings:
         log_level=flags["log_level"],
         max_triggers=flags["max_triggers"],
         registration_ttl=flags["registration_ttl"],
+        pod_metrics=flags["pod_metrics"],
     )
 
 

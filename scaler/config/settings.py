@@ -73,3 +73,4 @@ class Settings:
     log_level: str = "info"
     max_triggers: int = 2000
     registration_ttl: float = 600.0
+    pod_metrics: bool = False  # one series a pod and family: know your fleet's size

@@ -62,7 +62,7 @@ def test_every_flag_is_a_setting(tmp_path: Path) -> None:
         f"--scrape-token-file={token}", "--allow-endpoints=10.*", "--allow-endpoints=*.svc",
         f"--tls-cert={cert}", f"--tls-key={key}", f"--tls-client-ca={ca}",
         f"--state-dir={tmp_path}", "--max-triggers=7", "--registration-ttl=1m",
-        "--log-format=console", "--log-level=debug",
+        "--log-format=console", "--log-level=debug", "--pod-metrics",
     )  # fmt: skip
 
     assert settings == Settings(
@@ -85,6 +85,7 @@ def test_every_flag_is_a_setting(tmp_path: Path) -> None:
         log_level="debug",
         max_triggers=7,
         registration_ttl=60.0,
+        pod_metrics=True,
     )
 
 

@@ -45,7 +45,6 @@ def point(
         desired=desired,
         composite=composite,
         serving=serving,
-        total=serving,
         floor=floor,
         in_flight=None,
     )
@@ -216,6 +215,6 @@ def test_all_bars_and_the_mark_fit(fleet: Fleet) -> None:
 
 
 def test_a_clock_that_went_back_draws_what_lies_in_the_hour() -> None:
-    ahead = TrailPoint((NOW + timedelta(minutes=5)).timestamp(), 9, None, 9, 9, 0, None)
+    ahead = TrailPoint((NOW + timedelta(minutes=5)).timestamp(), 9, None, 9, 0, None)
 
     assert len(lines(drawn([*tail(100, 2), ahead]), "desired")) == 1
