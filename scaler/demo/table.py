@@ -84,7 +84,7 @@ class Row:
             desired=str(decision.desired) if decision.valid else UNKNOWN,
             replicas=str(standing.replicas),
             reason=decision.reason.value,
-            words=standing.answers.error or _words(decision),
+            words=standing.answers.error or headline(decision),
         )
 
     @property
@@ -99,12 +99,6 @@ class Row:
             f"TTFT p95 {self.ttft}  [{signals}]  desired {self.desired}, HPA {self.replicas}: "
             f"{self.words}"
         )
-
-
-def _words(decision: Decision) -> str:
-    reading = decision.signals.get(decision.binding) if decision.binding else None
-    capped = reading is not None and (reading.counted or 0.0) < reading.needed
-    return headline(decision) + (", capped by throughput" if capped else "")
 
 
 def _number(value: float | None, form: str) -> str:

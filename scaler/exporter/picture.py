@@ -31,6 +31,7 @@ MOST_TICKS = 6
 MOST_REPLICAS = 1_000_000  # a number beyond is a defect, and must not make a page without end
 
 BAR_WIDTH, BAR_HEIGHT = 400, 16
+BEYOND = 3.0  # times what counts: a bar that is longer runs out of the picture
 
 Point = tuple[float, float]
 
@@ -182,9 +183,15 @@ def _empty() -> Html:
 
 
 def bar_limit(decision: Decision) -> float:
-    """Return the replicas at the right end of the bars: all of them fit, and so does the marker."""
-    needed = [read.needed for read in decision.signals.values()]
-    return 1.1 * max([*needed, decision.counts.serving, 1.0])
+    """Return the replicas at the right end of the bars.
+
+    What counts, what is wanted and what serves fit well; a signal that asks for far more (a queue
+    of hundreds against a target of five) runs out of the picture rather than flatten the others.
+    """
+    reads = decision.signals.values()
+    counted = [read.counted for read in reads if read.counted is not None]
+    most = max([*counted, decision.desired, decision.counts.serving, 1.0])
+    return min(1.1 * max([most, *(read.needed for read in reads)]), BEYOND * most)
 
 
 def bar(signal: Signal, read: SignalReading, serving: int, limit: float) -> Html:

@@ -184,7 +184,9 @@ def _pressing(decision: Decision) -> str:
     signal = decision.binding
     if signal is None or signal not in decision.signals:
         return f"the load needs {_composite(decision)}"
-    return reading(signal, decision.signals[signal])
+    read = decision.signals[signal]
+    capped = read.counted is not None and read.counted < read.needed
+    return reading(signal, read) + (", capped by throughput" if capped else "")
 
 
 def _composite(decision: Decision) -> str:

@@ -210,8 +210,18 @@ def test_bars(counted: float | None, solid: float, dashed: float | None) -> None
 
 
 def test_all_bars_and_the_mark_fit(fleet: Fleet) -> None:
-    assert bar_limit(fleet.busy()) == pytest.approx(1.1 * 4.6)
-    assert bar_limit(fleet.busy(signals={})) == pytest.approx(1.1 * 3)
+    busy = fleet.busy()
+
+    assert bar_limit(busy) == pytest.approx(1.1 * 4.6)
+    assert bar_limit(fleet.busy(signals={}, desired=0)) == pytest.approx(1.1 * 3)
+
+
+def test_a_wild_signal_runs_out_of_the_picture_and_does_not_flatten_the_others(
+    fleet: Fleet,
+) -> None:
+    wild = {Signal.QUEUE: SignalReading(592.0, 2962.0, 5.0, 6.0)}
+
+    assert bar_limit(fleet.busy(signals=wild, desired=7)) == pytest.approx(3 * 7)
 
 
 def test_a_clock_that_went_back_draws_what_lies_in_the_hour() -> None:
