@@ -38,7 +38,7 @@ def measure(
     total = window.total()
     if total is None or window.until is None or now - window.until > policy.signal_window:
         return _gauges(load, expected_wait=0.0 if load.waiting == 0 else None), Pace()
-    pace = window.pace() or Pace()
+    pace = window.pace()
     wait = _expected_wait(load.waiting, pace.first_token_rate, since, now)
     return _with_rates(_gauges(load, wait), total, known_tokens, policy), pace
 

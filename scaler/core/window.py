@@ -84,11 +84,11 @@ class FleetWindow:
         total = add_up(held)
         return WindowTotal(self.until - total.start, total)
 
-    def pace(self) -> Pace | None:
-        """Return the rates of the newest part of the window; None: nothing yet."""
+    def pace(self) -> Pace:
+        """Return the rates of the newest part of the window, not known before the first delta."""
         whole, recent, newest = map(self._newest, (SLOTS, RECENT_SLOTS, NEWEST_SLOTS))
         if self.until is None or not newest:
-            return None
+            return Pace()
         seconds = self.until - min(part.start for part in recent)
         return Pace(
             first_token_rate=sum(part.first_tokens for part in recent) / seconds,

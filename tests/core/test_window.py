@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scaler.core.delta import NOTHING, Delta, delta
 from scaler.core.model import Count, Histogram, Latency, ModelSample
 from scaler.core.quantile import quantile, share_within, summarize
-from scaler.core.window import FleetWindow
+from scaler.core.window import FleetWindow, Pace
 
 
 def changed(
@@ -156,6 +156,18 @@ def tokens(start: float, end: float, count: float, arrivals: float = 0) -> Delta
 class TestWindow:
     def test_nothing_yet_is_not_zero(self) -> None:
         assert FleetWindow(5.0).push([], 100.0).total() is None
+
+    def test_the_pace_is_not_known_before_the_first_delta(self) -> None:
+        assert FleetWindow(5.0).pace() == Pace()
+
+    def test_the_pace_is_the_quickest_of_whole_recent_and_newest(self) -> None:
+        window = FleetWindow(5.0)
+        for at in range(5, 65, 5):
+            window = window.push([tokens(at - 5, at, 10, arrivals=10)], float(at))
+        window = window.push([tokens(60, 65, 100, arrivals=200)], 65.0)
+
+        assert window.pace().arrival_rate == (10 + 200) / 10
+        assert window.pace().first_token_rate == (3 * 10 + 100) / 20
 
     def test_rates_divide_by_the_time_covered_so_far(self) -> None:
         window = FleetWindow(5.0).push([tokens(0, 5, 50)], 5.0).push([tokens(5, 10, 50)], 10.0)
