@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
-import sys
-from typing import TYPE_CHECKING, Literal
+import os
+from typing import TYPE_CHECKING, Literal, TextIO, cast
 
 import structlog
 
+from scaler.linewriter import LineWriter
+
 if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger, Processor
+    from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
     from scaler.core.model import Decision, ScrapeFailure
     from scaler.store import TriggerKey
@@ -17,8 +20,18 @@ if TYPE_CHECKING:
 LEVELS = ("debug", "info", "warning", "error")
 
 
-def configure_logging(form: Literal["json", "console"], level: str) -> None:
-    """Send structured lines to stderr: JSON for machines, columns for people."""
+STDERR = 2  # a descriptor
+
+
+def configure_logging(
+    form: Literal["json", "console"], level: str, *, descriptor: int = STDERR
+) -> LineWriter:
+    """Send structured lines to stderr: JSON for machines, columns for people.
+
+    What libraries log through :mod:`logging` comes out in the same form. Nobody waits for the
+    reader of the lines: the returned writer has a thread, and is closed when the process ends.
+    Tracebacks come without the values of local variables, a token perhaps among them (H06).
+    """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -26,15 +39,47 @@ def configure_logging(form: Literal["json", "console"], level: str) -> None:
     ]
     last: list[Processor]
     if form == "json":
-        last = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        traces = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        last = [
+            structlog.processors.ExceptionRenderer(traces),
+            structlog.processors.JSONRenderer(),
+        ]
     else:
-        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        colors = os.isatty(descriptor)
+        plainly = structlog.dev.plain_traceback
+        last = [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plainly)]
+    writer = LineWriter(descriptor, lost=lambda count: _lost([*shared, *last], count))
+    atexit.register(writer.close)
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", writer)),
         cache_logger_on_first_use=True,
     )
+    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    foreign = _Foreign(cast("TextIO", writer))
+    foreign.setLevel(level.upper())
+    foreign.setFormatter(
+        structlog.stdlib.ProcessorFormatter(processors=[remove, *last], foreign_pre_chain=shared)
+    )
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Foreign)]:
+        root.removeHandler(handler)
+    root.addHandler(foreign)
+    return writer
+
+
+class _Foreign(logging.StreamHandler[TextIO]):
+    """Takes what libraries log; a class of its own, so that a second call replaces the first."""
+
+
+def _lost(processors: list[Processor], count: int) -> str:
+    """Return the line that tells of lines that could not be written."""
+    event: EventDict = {"event": "log lines lost", "count": count}
+    *before, last = processors
+    for process in before:
+        event = cast("EventDict", process(None, "warning", event))
+    return cast("str", last(None, "warning", event)) + "\n"
 
 
 class EventLog:
