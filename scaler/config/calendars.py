@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import holidays
+import holidays.countries  # all of them, at the start: left to the first use, 0.1 s on the loop
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -60,21 +61,31 @@ def read_holidays(text: str) -> Holidays | None:
     if not _COUNTRY.fullmatch(country) or (dash and not subdivision):
         raise ValueError("must be a country code, optionally with a subdivision: DE or DE-BY")
     country = country.upper()
-    if not _exists(country, None):
+    known = _subdivisions(country)
+    if known is None:
         raise ValueError(f"unknown country {country!r}: no public holidays are known for it")
+    if not dash:
+        return Holidays(country)
     for candidate in (subdivision.upper(), subdivision):
-        if _exists(country, candidate or None):
-            return Holidays(country, candidate or None)
-    known = ", ".join(_calendar(country, None).subdivisions) or "none"
-    raise ValueError(f"unknown subdivision {subdivision!r} of {country}; known are {known}")
+        if candidate in known:
+            return Holidays(country, candidate)
+    listed = ", ".join(_entity(country).subdivisions) or "none"
+    raise ValueError(f"unknown subdivision {subdivision[:20]!r} of {country}; known are {listed}")
 
 
-def _exists(country: str, subdivision: str | None) -> bool:
+def _entity(country: str) -> Any:
+    """Return the class of a country's holidays, unfilled. Raises AttributeError."""
+    return getattr(holidays, country)
+
+
+@cache
+def _subdivisions(country: str) -> frozenset[str] | None:
+    """Return codes and aliases of a country's subdivisions, None for no country; 676 at most."""
     try:
-        _calendar(country, subdivision)
-    except NotImplementedError:
-        return False
-    return True
+        entity = _entity(country)
+        return frozenset(entity.subdivisions) | frozenset(entity.subdivisions_aliases)
+    except AttributeError:
+        return None
 
 
 def read_dates(text: str) -> frozenset[date]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from scaler.config.durations import format_duration
 from scaler.config.keys import CRON_KEYS, EXCLUDE_DATES, HOLIDAYS, SCHEDULE
-from scaler.core.cron import parse_cron, shortest_gap
+from scaler.core.cron import parse_cron
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from scaler.config.findings import Findings
     from scaler.core.policy import TriggerPolicy, Window
@@ -42,7 +42,7 @@ def _check_lead(policy: TriggerPolicy, findings: Findings) -> None:
     if policy.lead_time is None:
         return
     for window in policy.windows:
-        period = shortest_gap(parse_cron(window.start))
+        period = parse_cron(window.start).shortest_gap
         if timedelta(seconds=policy.lead_time) > period:
             findings.refuse(
                 "leadTime",
@@ -60,11 +60,7 @@ def _check_windows(policy: TriggerPolicy, findings: Findings) -> None:
     if policy.windows and policy.min_replicas >= highest:
         message = f"is never below a window's floor, at most {highest}: the schedule does nothing"
         findings.warn("minReplicas", str(policy.min_replicas), message)
-    holes = {
-        (earlier.end, later.start)
-        for earlier, later in product(policy.windows, repeat=2)
-        if _leaves_hole(earlier, later)
-    }
+    holes = set(_holes(policy.windows))
     if holes:
         end, start = min(holes)
         more = f" (and {len(holes) - 1} more)" if len(holes) > 1 else ""
@@ -75,11 +71,15 @@ def _check_windows(policy: TriggerPolicy, findings: Findings) -> None:
         findings.warn("end", None, message)
 
 
-def _leaves_hole(earlier: Window, later: Window) -> bool:
-    """Tell whether ``later`` may start one minute after ``earlier`` ends (case T07)."""
-    if earlier.timezone != later.timezone:
-        return False
-    return parse_cron(earlier.end).meets(parse_cron(later.start))
+def _holes(windows: tuple[Window, ...]) -> Iterator[tuple[str, str]]:
+    """Yield each end and start of one zone where the start may come a minute late (case T07)."""
+    for zone in {window.timezone for window in windows}:
+        here = [window for window in windows if window.timezone == zone]
+        ends = {window.end: parse_cron(window.end) for window in here}
+        starts = {window.start: parse_cron(window.start) for window in here}
+        for (end, closing), (start, opening) in product(ends.items(), starts.items()):
+            if closing.meets(opening):
+                yield end, start
 
 
 def _check_targets(policy: TriggerPolicy, findings: Findings) -> None:

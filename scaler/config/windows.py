@@ -40,7 +40,10 @@ _MAX_DEPTH = 3  # the list, a window, a list of dates
 _MAX_NODES = 4_000
 _MAX_CHARACTERS = 32 * 1024
 _REPLICAS = Whole(1, MAX_REPLICAS)
-_EXAMPLE = "a YAML or JSON list of windows, each with timezone, start, end and desiredReplicas"
+_EXAMPLE = (
+    f"a YAML or JSON list of at most {MAX_WINDOWS} windows, "
+    "each with timezone, start, end and desiredReplicas"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +79,15 @@ def _read_list(text: str, findings: Findings) -> list[tuple[str, dict[str, str]]
         findings.refuse(SCHEDULE, None, f"must be at most {_MAX_CHARACTERS} characters")
         return []
     try:
-        documents = compose(text, max_depth=_MAX_DEPTH, max_nodes=_MAX_NODES)
+        documents = compose(text, max_depth=_MAX_DEPTH, max_nodes=_MAX_NODES, max_items=MAX_WINDOWS)
     except BadYaml as error:
         findings.refuse(SCHEDULE, None, f"{error} (must be {_EXAMPLE})")
         return []
     if len(documents) != 1 or not isinstance(documents[0], SequenceNode):
         findings.refuse(SCHEDULE, None, f"must be {_EXAMPLE}")
         return []
-    nodes = documents[0].value
-    if len(nodes) > MAX_WINDOWS:
-        findings.refuse(SCHEDULE, None, f"must be at most {MAX_WINDOWS} windows, got {len(nodes)}")
-        return []
     written = []
-    for index, node in enumerate(nodes):
+    for index, node in enumerate(documents[0].value):
         prefix = f"{SCHEDULE}[{index}]."
         if isinstance(node, MappingNode):
             written.append((prefix, _read_entries(node, prefix, findings)))

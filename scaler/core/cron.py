@@ -11,23 +11,24 @@ Why not a library's iterator: see docs/decisions/0020-cron-by-looking-back.md.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from functools import cached_property, lru_cache
-from itertools import islice, pairwise, takewhile
-from typing import TYPE_CHECKING
+from functools import cache, cached_property, lru_cache, reduce
+from itertools import pairwise
+from operator import or_
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
 # The longest wait between two leap days is eight years (1896 to 1904, 2096 to 2104).
 HORIZON = timedelta(days=9 * 366)
 
 _DAY = timedelta(days=1)
-_LAST_MINUTE = 24 * 60 - 1
-_FOUR_YEARS = 4 * 365 + 1  # days
+_MINUTES_A_DAY = 24 * 60
+_LAST_MINUTE = _MINUTES_A_DAY - 1
 _EPOCH = datetime(2024, 1, 1)  # noqa: DTZ001 - local; a Monday that begins a leap year
-_FIRINGS_COMPARED = 400  # more than a year of days
 
 
 class CronError(ValueError):
@@ -116,12 +117,10 @@ class Cron:
 
     def within(self, other: Cron) -> bool:
         """Tell whether every firing is one of ``other`` too."""
-        if not set(self.times) <= set(other.times):
-            return False
-        return all(other.matches(day) for day in self.days_from(_EPOCH.date()))
+        return not (self._minutes & ~other._minutes or self._calendar & ~other._calendar)
 
     def meets(self, other: Cron) -> bool:
-        """Tell whether ``other`` fires one minute after a firing of this one, within four years."""
+        """Tell whether ``other`` fires one minute after a firing of this one, within nine years."""
         same_day = bool(self._minutes << 1 & other._minutes)
         overnight = bool(self._minutes >> _LAST_MINUTE & other._minutes & 1)
         return bool(
@@ -136,10 +135,23 @@ class Cron:
 
     @cached_property
     def _calendar(self) -> int:
-        """The days from the epoch on that fire, a bit each, over four years."""
-        first = _EPOCH.date()
-        offsets = ((day - first).days for day in self.days_from(first))
-        return sum(1 << offset for offset in takewhile(_FOUR_YEARS.__gt__, offsets))
+        """The days from the epoch on that fire, a bit each, up to the horizon."""
+        every = _days()
+        by_day = _any(every.days[day] for day in self.days or ())
+        by_weekday = _any(every.weekdays[day] for day in self.weekdays or ())
+        if self.days is None and self.weekdays is None:
+            return _any(every.months[month] for month in self.months)
+        return (by_day | by_weekday) & _any(every.months[month] for month in self.months)
+
+    @property
+    def shortest_gap(self) -> timedelta:
+        """The shortest time between two firings, daylight saving aside: the period."""
+        gaps = [later - earlier for earlier, later in pairwise(self.times)]
+        # A zero a day between two that fire; even a leap day comes twice before the horizon.
+        zeros = f"{self._calendar:b}".strip("0")[1:-1].split("1")
+        apart = 1 + min(map(len, zeros))
+        overnight = _MINUTES_A_DAY * apart + self.times[0] - self.times[-1]
+        return timedelta(minutes=min([overnight, *gaps]))
 
     def days_from(self, day: date, *, back: bool = False) -> Iterator[date]:
         """Yield matching local dates from ``day`` on, in either direction, up to the horizon."""
@@ -151,6 +163,30 @@ class Cron:
             if self.matches(day):
                 yield day
             day += -_DAY if back else _DAY
+
+
+class _Days(NamedTuple):
+    """The days from the epoch to the horizon, a bit each, by what a field may ask of a day."""
+
+    days: dict[int, int]
+    months: dict[int, int]
+    weekdays: dict[int, int]
+
+
+@cache
+def _days() -> _Days:
+    """Return the tables: a calendar is a few ORs of them, whoever writes the expression."""
+    found = _Days(defaultdict(int), defaultdict(int), defaultdict(int))
+    for offset in range(HORIZON.days):
+        day = _EPOCH.date() + offset * _DAY
+        found.days[day.day] |= 1 << offset
+        found.months[day.month] |= 1 << offset
+        found.weekdays[day.isoweekday() % 7] |= 1 << offset
+    return found
+
+
+def _any(masks: Iterable[int]) -> int:
+    return reduce(or_, masks, 0)
 
 
 def _month_edge(day: date, *, back: bool) -> date:
@@ -237,9 +273,3 @@ def _refuse(term: str, field: _Field, why: str) -> CronError:
 
 def _at(day: date, minute: int) -> datetime:
     return datetime.combine(day, time(minute // 60, minute % 60))
-
-
-def shortest_gap(cron: Cron) -> timedelta:
-    """Return the shortest time between two firings, daylight saving aside: the period."""
-    firings = islice(cron.firings_after(_EPOCH), _FIRINGS_COMPARED)
-    return min((later - earlier for earlier, later in pairwise(firings)), default=HORIZON)

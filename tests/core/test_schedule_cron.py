@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from scaler.core.cron import CronError, parse_cron, shortest_gap
+from scaler.core.cron import CronError, parse_cron
 
+MINUTE = timedelta(minutes=1)
+JUST_BEFORE_2024 = datetime(2023, 12, 31, 23, 59)  # noqa: DTZ001 - cron speaks local time
 MONDAY = datetime(2026, 3, 2, 8, 30)  # noqa: DTZ001 - cron speaks local time
 
 
@@ -102,7 +106,7 @@ def test_excluded_dates_do_not_fire() -> None:
     ],
 )
 def test_the_period_is_the_shortest_time_between_two_firings(text: str, gap: timedelta) -> None:
-    assert shortest_gap(parse_cron(text)) == gap
+    assert parse_cron(text).shortest_gap == gap
 
 
 @pytest.mark.parametrize(
@@ -128,7 +132,37 @@ def test_one_expression_meets_another_a_minute_later(
         ("0 9 * * 1", "0 9 * * 1-5", True),
         ("0 9 * * 6", "0 9 * * 1-5", False),
         ("30 9 * * 1", "0 9 * * 1-5", False),
+        ("0 9 29 2 *", "0 9 29 2 THU", True),  # either day field suffices
+        ("0 9 29 2 *", "0 9 * 2 THU", False),  # a Thursday in 2024, not in 2028
     ],
 )
 def test_one_expression_lies_within_another(inner: str, outer: str, expected: bool) -> None:
     assert parse_cron(inner).within(parse_cron(outer)) is expected
+
+
+FIELDS = (
+    st.sampled_from(["0", "*/20", "59", "5,35"]),
+    st.sampled_from(["*", "0", "9", "23", "0,23"]),
+    st.sampled_from(["*", "?", "1-30", "29", "*/2", "31"]),
+    st.sampled_from(["*", "2", "1,7,12"]),
+    st.sampled_from(["*", "?", "MON-FRI", "4", "*/2"]),
+)
+EXPRESSIONS = st.tuples(*FIELDS).map(" ".join).filter(lambda text: not text.endswith("31 2 *"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(EXPRESSIONS, EXPRESSIONS)
+def test_calendars_say_what_counting_days_says(text: str, other_text: str) -> None:
+    """The quick answers are masks; these walk the nine years a day at a time."""
+    try:
+        cron, other = parse_cron(text), parse_cron(other_text)
+    except CronError:
+        return
+    firings = list(cron.firings_after(JUST_BEFORE_2024))
+    sample = firings[:: 1 + len(firings) // 5000]
+
+    assert cron.shortest_gap == min(b - a for a, b in pairwise(firings))
+    assert not cron.within(other) or all(other.fires_at(at) for at in sample)
+    if set(cron.times) <= set(other.times) and not cron.within(other):
+        assert not all(other.matches(at.date()) for at in firings)
+    assert not any(other.fires_at(at + MINUTE) for at in sample) or cron.meets(other)
