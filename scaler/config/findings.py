@@ -9,7 +9,10 @@ from scaler.config.keys import looks_secret, nearest, printable
 from scaler.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+# Finding what is nearest takes a millisecond or two; a text may hold thousands of mistakes.
+MAX_HINTS = 10
 
 
 @dataclass(slots=True)
@@ -23,6 +26,7 @@ class Findings:
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     unknown: list[Problem] = field(default_factory=list)
+    hints_left: int = MAX_HINTS
 
     def refuse(self, key: str, value: str | None, message: str) -> None:
         """Note something that makes the metadata unusable. ``value`` None: not to be shown."""
@@ -42,6 +46,11 @@ class Findings:
             )
             self.warn(key, None, message)
             return
-        close = nearest(name, known)
-        hint = f"; did you mean {close}?" if close else ""
+        hint = self.hint(lambda: nearest(name, known))
         self.unknown.append(Problem(key, None, f"is not a key of this scaler{hint}"))
+
+    def hint(self, find: Callable[[], str | None]) -> str:
+        """Return what was meant, in words; nothing where nobody knows, or after MAX_HINTS."""
+        self.hints_left -= 1
+        close = find() if self.hints_left >= 0 else None
+        return f"; did you mean {close}?" if close else ""

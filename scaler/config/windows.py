@@ -20,7 +20,7 @@ from scaler.config.bounded_yaml import (
 )
 from scaler.config.calendars import Holidays, excluded, read_dates, read_holidays
 from scaler.config.keys import CRON_KEYS, EXCLUDE_DATES, HOLIDAYS, MAX_REPLICAS, SCHEDULE
-from scaler.config.timezones import fixed_offset_warning, read_timezone
+from scaler.config.timezones import fixed_offset_warning, nearest_zone, read_timezone
 from scaler.config.values import Whole
 from scaler.core.cron import parse_cron
 from scaler.core.policy import Window
@@ -156,7 +156,8 @@ def _read_zone(raw: Mapping[str, str], prefix: str, findings: Findings) -> str:
     try:
         name = read_timezone(text)
     except ValueError as error:
-        findings.refuse(f"{prefix}timezone", text or None, str(error))
+        hint = findings.hint(lambda: nearest_zone(text)) if text else ""
+        findings.refuse(f"{prefix}timezone", text or None, f"{error}{hint}")
         return ""
     warning = fixed_offset_warning(name)
     if warning:

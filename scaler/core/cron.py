@@ -15,7 +15,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import cache, cached_property, lru_cache, reduce
-from itertools import pairwise
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +27,7 @@ HORIZON = timedelta(days=9 * 366)
 _DAY = timedelta(days=1)
 _MINUTES_A_DAY = 24 * 60
 _LAST_MINUTE = _MINUTES_A_DAY - 1
+_ONE = ord("1")
 _EPOCH = datetime(2024, 1, 1)  # noqa: DTZ001 - local; a Monday that begins a leap year
 
 
@@ -131,7 +131,7 @@ class Cron:
     @cached_property
     def _minutes(self) -> int:
         """The minutes of the day that fire, a bit each: pairs of windows compare at once."""
-        return sum(1 << minute for minute in self.times)
+        return _mask(self.times)
 
     @cached_property
     def _calendar(self) -> int:
@@ -146,12 +146,12 @@ class Cron:
     @property
     def shortest_gap(self) -> timedelta:
         """The shortest time between two firings, daylight saving aside: the period."""
-        gaps = [later - earlier for earlier, later in pairwise(self.times)]
-        # A zero a day between two that fire; even a leap day comes twice before the horizon.
-        zeros = f"{self._calendar:b}".strip("0")[1:-1].split("1")
-        apart = 1 + min(map(len, zeros))
-        overnight = _MINUTES_A_DAY * apart + self.times[0] - self.times[-1]
-        return timedelta(minutes=min([overnight, *gaps]))
+        # Even a leap day comes twice before the horizon.
+        overnight = _MINUTES_A_DAY * _closest(self._calendar) + self.times[0] - self.times[-1]
+        one_a_day = len(self.times) == 1
+        return timedelta(
+            minutes=overnight if one_a_day else min(overnight, _closest(self._minutes))
+        )
 
     def days_from(self, day: date, *, back: bool = False) -> Iterator[date]:
         """Yield matching local dates from ``day`` on, in either direction, up to the horizon."""
@@ -189,6 +189,20 @@ def _any(masks: Iterable[int]) -> int:
     return reduce(or_, masks, 0)
 
 
+@lru_cache(maxsize=256)
+def _mask(minutes: tuple[int, ...]) -> int:
+    digits = bytearray(b"0") * _MINUTES_A_DAY
+    for minute in minutes:
+        digits[_LAST_MINUTE - minute] = _ONE
+    return int(digits, 2)
+
+
+def _closest(mask: int) -> int:
+    """Return how far apart the closest two of a mask's bits are; it has two at least."""
+    zeros_between = f"{mask:b}".strip("0")[1:-1].split("1")
+    return 1 + min(map(len, zeros_between))
+
+
 def _month_edge(day: date, *, back: bool) -> date:
     """Return the nearest day of the neighbouring month, in either direction."""
     first = day.replace(day=1)
@@ -209,7 +223,7 @@ def parse_cron(text: str) -> Cron:
     sets = [_read_field(token.upper(), field) for token, field in zip(tokens, _FIELDS, strict=True)]
     minutes, hours, days, months, weekdays = sets
     cron = Cron(
-        times=tuple(sorted(60 * hour + minute for hour in hours for minute in minutes)),
+        times=_times(hours, minutes),
         days=None if _unrestricted(tokens[2]) else days,
         months=months,
         weekdays=None if _unrestricted(tokens[4]) else frozenset(day % 7 for day in weekdays),
@@ -217,6 +231,11 @@ def parse_cron(text: str) -> Cron:
     if _never_matches(cron):
         raise CronError(f"{' '.join(tokens)!r} never matches: no such day of the month")
     return cron
+
+
+@lru_cache(maxsize=256)
+def _times(hours: frozenset[int], minutes: frozenset[int]) -> tuple[int, ...]:
+    return tuple([60 * hour + minute for hour in sorted(hours) for minute in sorted(minutes)])
 
 
 def _unrestricted(token: str) -> bool:

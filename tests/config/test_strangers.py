@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
 from hypothesis import given, settings
@@ -23,6 +24,8 @@ TEXTS = st.text(max_size=40) | st.lists(
     PIECES | st.sampled_from([" ", "\n", "\t"]), max_size=12
 ).map("".join)
 
+BREAKS = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # YAML 1.1, section 5.4
+
 
 @settings(max_examples=400, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(OWN_KEYS)) | TEXTS, TEXTS, max_size=8))
@@ -40,7 +43,7 @@ def test_a_manifest_is_a_report_whose_lines_exist(text: str) -> None:
     for document in (text, f"{spec}    metadata:\n      scalerAddress: a\n      schedule: {text}"):
         report = read_manifest(document)
         assert report.remarks
-        lines = document.count("\n") + 2
+        lines = len(BREAKS.findall(document)) + 2
         assert all(1 <= remark.line <= lines for remark in report.remarks)
         assert all(str(remark).isprintable() for remark in report.remarks)
 
