@@ -12,9 +12,11 @@ from scaler.exporter.derived import DerivedCollector
 from scaler.exporter.http import HttpServer
 from scaler.exporter.telemetry import Telemetry
 from scaler.keda.server import GrpcServer
+from scaler.keda.service import Service
 from scaler.keepsake import Keepsake
 from scaler.logs import EventLog
 from scaler.poller import Poller
+from scaler.resolver import Resolver
 from scaler.store import Store
 from scaler.targets import Targets
 from scaler.vllm.scrape import Scraper
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 # Within a pod's default grace period of 30 s, and long enough for KEDA to see streams end with OK.
 STOP_SECONDS = 1.0
+# A decision comes each scrape interval. One this much older than any fresh sample has no successor.
+STALE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,12 @@ class App:
             self.store,
             clock,
             tls=settings.tls,
-            observer=self._telemetry,
+            service=Service(
+                self.store,
+                clock,
+                observer=self._telemetry,
+                stale_after=settings.scrape.fresh_for + STALE_SECONDS,
+            ),
         )
         self._http = HttpServer(
             settings.http_address,
@@ -79,7 +88,9 @@ class App:
         Raises InvalidSettings or OSError, naming the flag or the address, when it cannot.
         """
         try:
-            self._scraper = Scraper(self.settings.scrape)
+            resolver = Resolver()
+            discovery = StaticDiscovery(self.settings.allow_endpoints, resolve=resolver)
+            self._scraper = Scraper(self.settings.scrape, resolve=resolver, admits=discovery.admits)
             self._targets = Targets(
                 self._scraper,
                 self.settings.scrape,
@@ -93,7 +104,7 @@ class App:
                 keepsake.read()
             self._poller = Poller(
                 self.store,
-                StaticDiscovery(self.settings.allow_endpoints),
+                discovery,
                 self._targets,
                 self.settings.scrape,
                 clock=self._clock,

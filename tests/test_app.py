@@ -61,7 +61,7 @@ class Keda:
 
     async def until(self, wanted: Callable[[float], bool], **metadata: str) -> float:
         """Ask until the value is as wanted; the test's time-out bounds the wait."""
-        while not wanted(value := await self.value(**metadata)):  # noqa: ASYNC110 - over gRPC
+        while not wanted(value := await self.until_answered(**metadata)):  # noqa: ASYNC110 - gRPC
             await asyncio.sleep(0.01)
         return value
 

@@ -35,13 +35,6 @@ DECISION_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05)
 # Budgets: 5 ms at p99, 50 ms as the rule, 2 s the longest we ever keep KEDA waiting.
 RPC_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.5, 2.0)
 
-# KEDA's five and the two we serve beside them. A caller can name any method; a label must not grow.
-METHODS = frozenset(
-    {"IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics", "StreamMetricSpec"}
-    | {"Check", "Watch", "ServerReflectionInfo"}
-)
-OTHER_METHOD = "other"
-
 
 class Telemetry:
     """Counts what the scaler does. ``registry`` is what ``/metrics`` exposes of it."""
@@ -71,17 +64,19 @@ class Telemetry:
         self._count_decision[reason]()
         self._observe_decision(seconds)
 
-    def rpc(self, method: str, code: str, seconds: float) -> None:
+    def rpc(self, method: str, code: str, seconds: float | None) -> None:
         """Count one finished RPC: its bare method name and its gRPC status, e.g. ``OK``.
 
-        For a stream, ``seconds`` is the time to its first answer.
+        ``method`` is one of the contract's; what a stranger makes up does not get this far. None as
+        ``seconds`` is a stream, which is only counted.
         """
         bound = self._rpcs.get((method, code))
         if bound is None:
             bound = self._bind_rpc(method, code)
         count, observe = bound
         count()
-        observe(seconds)
+        if seconds is not None:
+            observe(seconds)
 
     def streams(self, delta: int) -> None:
         """Note that streams opened (positive) or ended (negative)."""
@@ -136,13 +131,13 @@ class Telemetry:
     def _bind_rpcs(self) -> None:
         self._rpc_count = Counter(
             f"{PREFIX}_rpcs",
-            "gRPC calls by method and status code.",
+            "Calls of KEDA's contract by method and status code; a stream when it ends.",
             ["method", "code"],
             registry=self.registry,
         )
         self._rpc_seconds = Histogram(
             f"{PREFIX}_rpc_duration_seconds",
-            "Time a gRPC call took; of a stream, the time to its first answer.",
+            "Time a call of KEDA's contract took; streams are not timed.",
             ["method"],
             buckets=RPC_BUCKETS,
             registry=self.registry,
@@ -157,11 +152,9 @@ class Telemetry:
     def _bind_rpc(
         self, method: str, code: str
     ) -> tuple[Callable[[], None], Callable[[float], None]]:
-        known = method if method in METHODS else OTHER_METHOD
         bound = (
-            self._rpc_count.labels(known, code).inc,
-            self._rpc_seconds.labels(known).observe,
+            self._rpc_count.labels(method, code).inc,
+            self._rpc_seconds.labels(method).observe,
         )
-        if known is not OTHER_METHOD:  # a stranger's names must not fill the memory either
-            self._rpcs[method, code] = bound
+        self._rpcs[method, code] = bound
         return bound

@@ -8,10 +8,10 @@ from typing import Protocol
 class RpcObserver(Protocol):
     """Hears how calls went; the exporter counts them."""
 
-    def rpc(self, method: str, code: str, seconds: float) -> None:
-        """Note one finished call: RPC name, gRPC code name (``OK`` …), duration.
+    def rpc(self, method: str, code: str, seconds: float | None) -> None:
+        """Note one finished call of the contract: RPC name, gRPC code name (``OK`` …), duration.
 
-        A stream is noted when it ends, so its duration is how long it was open.
+        A stream is noted when it ends, without a duration: how long it was open says nothing.
         """
         ...
 
@@ -23,7 +23,7 @@ class RpcObserver(Protocol):
 class Unobserved:
     """The observer that does nothing."""
 
-    def rpc(self, method: str, code: str, seconds: float) -> None:
+    def rpc(self, method: str, code: str, seconds: float | None) -> None:
         """Ignore the call."""
 
     def streams(self, delta: int) -> None:

@@ -46,12 +46,14 @@ if TYPE_CHECKING:
 
 FIRST_WAIT_SECONDS = 1.5  # a first sweep usually takes less; KEDA's next poll is 30 s away
 DEADLINE_SECONDS = 2.0
+STALE_SECONDS = 120.0  # a decision comes each scrape interval; older than this, none comes any more
 MOST_STREAMS = 4096
 TARGET = 1  # constant: KEDA writes a target into the HPA only when it reconciles
 LARGEST_VALUE = 1_000_000_000  # the HPA reckons in int64 thousandths
 REMEMBERED_COMPLAINTS = 1024
 
 NO_DECISION = "no decision yet: the first look at the pods is not complete"
+STUCK = "the scaler is stuck, or has stopped looking"
 NO_STREAMED_SPECS = "the target is constant: GetMetricSpec is all there is to know"
 
 # Refusals that the trigger's author caused: nothing is known to run for such a trigger.
@@ -64,8 +66,9 @@ log = structlog.get_logger()
 class Service(ExternalScalerServicer):
     """The servicer. Every public coroutine is one RPC of the contract.
 
-    ``max_streams`` bounds the open streams of all triggers together. ``first_wait`` and
-    ``deadline`` are seconds; tests shorten them.
+    ``max_streams`` bounds the open streams of all triggers together. ``stale_after`` is the age, in
+    seconds, up to which a decision counts. ``first_wait`` and ``deadline`` are seconds; tests
+    shorten them.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Service(ExternalScalerServicer):
         *,
         observer: RpcObserver | None = None,
         max_streams: int = MOST_STREAMS,
+        stale_after: float = STALE_SECONDS,
         first_wait: float = FIRST_WAIT_SECONDS,
         deadline: float = DEADLINE_SECONDS,
     ) -> None:
@@ -82,6 +86,7 @@ class Service(ExternalScalerServicer):
         self._clock = clock
         self._observer = observer or Unobserved()
         self._streams = Streams(max_streams, self._observer)
+        self._stale_after = stale_after
         self._first_wait = first_wait
         self._deadline = deadline
         self._complaints: dict[tuple[str, str], str] = {}
@@ -103,7 +108,8 @@ class Service(ExternalScalerServicer):
 
         NOT_FOUND for a name that is not ours, INVALID_ARGUMENT for bad metadata, PERMISSION_DENIED
         for endpoints that are not allowed, RESOURCE_EXHAUSTED beyond the bound on triggers,
-        UNAVAILABLE when there is no valid decision. KEDA's fallback works on any of them.
+        UNAVAILABLE when there is no valid decision, or no new one any more. KEDA's fallback works
+        on any of them.
         """
         return await self._settle("GetMetrics", context, self._bounded(self._metrics(request)))
 
@@ -124,7 +130,7 @@ class Service(ExternalScalerServicer):
         costs KEDA a write to the API server, so none is repeated. A coroutine, since a generator
         that is cancelled between two answers is only closed by garbage collection (P05).
         """
-        await self._settle("StreamIsActive", context, self._push(request, context))
+        await self._settle("StreamIsActive", context, self._push(request, context), timed=False)
 
     async def StreamMetricSpec(  # type: ignore[override]  # as StreamIsActive
         self,
@@ -132,7 +138,7 @@ class Service(ExternalScalerServicer):
         context: Context,
     ) -> None:
         """Refuse on purpose: KEDA then keeps asking GetMetricSpec, whose answer never changes."""
-        await context.abort(StatusCode.UNIMPLEMENTED, NO_STREAMED_SPECS)
+        await self._settle("StreamMetricSpec", context, _no_specs(), timed=False)
 
     async def end_streams(self, timeout: float) -> bool:
         """End every stream with OK; return whether all ended within ``timeout`` seconds.
@@ -157,6 +163,9 @@ class Service(ExternalScalerServicer):
         _check_allowed(trigger)
         if decision is None:
             raise Refused(StatusCode.UNAVAILABLE, NO_DECISION)
+        if self._clock.now().monotonic - decision.at.monotonic > self._stale_after:
+            text = f"the newest decision is over {self._stale_after:g} s old: {STUCK}"
+            raise Refused(StatusCode.UNAVAILABLE, text)
         if not decision.valid:
             raise Refused(StatusCode.UNAVAILABLE, shorten(decision.message))
         # KEDA reads the float when it is above zero and the integer otherwise, old ones only the
@@ -229,7 +238,9 @@ class Service(ExternalScalerServicer):
             text = f"no answer within {self._deadline:g} s"
             raise Refused(StatusCode.DEADLINE_EXCEEDED, text) from None
 
-    async def _settle(self, method: str, context: Context, work: Awaitable[Answer]) -> Answer:
+    async def _settle(
+        self, method: str, context: Context, work: Awaitable[Answer], *, timed: bool = True
+    ) -> Answer:
         """Return what ``work`` gives; turn a refusal into its status; tell the observer."""
         started = self._clock.now().monotonic
         code = StatusCode.CANCELLED  # what it stays when the caller goes away
@@ -241,7 +252,8 @@ class Service(ExternalScalerServicer):
             code = refusal.code
             await context.abort(code, refusal.details)
         finally:
-            self._observer.rpc(method, code.name, self._clock.now().monotonic - started)
+            seconds = self._clock.now().monotonic - started
+            self._observer.rpc(method, code.name, seconds if timed else None)
         return answer
 
     def _complain(self, ref: ScaledObjectRef, failure: Refused) -> None:
@@ -259,6 +271,10 @@ class Service(ExternalScalerServicer):
             code=failure.code.name,
             problem=failure.details,
         )
+
+
+async def _no_specs() -> None:
+    raise Refused(StatusCode.UNIMPLEMENTED, NO_STREAMED_SPECS)
 
 
 def _about(ref: ScaledObjectRef) -> tuple[str, str]:

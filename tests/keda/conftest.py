@@ -50,10 +50,13 @@ class Ledger:
     """An observer that remembers."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
+    timed: set[str] = field(default_factory=set)
     open: int = 0
 
-    def rpc(self, method: str, code: str, seconds: float) -> None:
-        assert seconds >= 0
+    def rpc(self, method: str, code: str, seconds: float | None) -> None:
+        if seconds is not None:
+            assert seconds >= 0
+            self.timed.add(method)
         self.calls.append((method, code))
 
     def streams(self, delta: int) -> None:

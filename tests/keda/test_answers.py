@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from keda.conftest import Hands, until
 from structlog.testing import capture_logs
 
 from scaler.clock import SystemClock
@@ -222,6 +224,34 @@ async def test_no_decision_in_time_is_unavailable(keda: Keda) -> None:
         "UNAVAILABLE",
         "no decision yet: the first look at the pods is not complete",
     )
+
+
+STALE = "the newest decision is over 120 s old: the scaler is stuck, or has stopped looking"
+
+
+@pytest.mark.parametrize("invalid", [None, "no data"], ids=["valid", "invalid"])
+@pytest.mark.parametrize("active", [True, False])
+async def test_an_answer_without_a_successor_is_not_served_for_ever(
+    launch: Launcher, *, active: bool, invalid: str | None
+) -> None:
+    """A look-up or a scrape that hangs must end in KEDA's fallback, not in yesterday's number."""
+    hands = Hands()
+    keda = await launch(clock=hands)
+    ref = keda.ref()
+    keda.publish(ref, 4, active=active, invalid=invalid)
+    hands.advance(120)
+    young = await keda.refusal(ref) if invalid else await keda.desired(ref)
+
+    hands.advance(0.1)
+    refusals = [await keda.refusal(ref)]
+    hands.advance(86_400)
+    refusals.append(await keda.refusal(ref))
+
+    assert young == (("UNAVAILABLE", invalid) if invalid else 4)
+    assert refusals == [("UNAVAILABLE", STALE)] * 2  # the same text: its events are counted as one
+    assert await keda.active(ref) is active  # unknown is not idle, and not busy either
+    keda.publish(ref, 5)
+    assert await keda.desired(ref) == 5
 
 
 async def test_bad_metadata_is_told_whole(keda: Keda) -> None:
@@ -485,7 +515,34 @@ async def test_the_observer_hears_of_every_call(keda: Keda) -> None:
     ]
 
 
-async def test_the_real_deadlines_are_those_promised() -> None:
+async def test_the_observer_hears_of_the_contract_and_of_nothing_else(keda: Keda) -> None:
+    """A stranger can name any method: what is not ours must not become a label."""
+    made_up = keda.channel.unary_unary(
+        "/externalscaler.ExternalScaler/Evil",
+        ScaledObjectRef.SerializeToString,
+        ScaledObjectRef.FromString,
+    )
+    with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
+        await made_up(keda.ref(), timeout=5)
+    await health_pb2_grpc.HealthStub(keda.channel).Check(health_pb2.HealthCheckRequest())
+    with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
+        await keda.stub.StreamMetricSpec(keda.ref(), timeout=5).read()
+    keda.publish(keda.ref(), active=True)
+    stream = keda.stub.StreamIsActive(keda.ref())
+    await stream.read()
+    stream.cancel()
+    await until(lambda: len(keda.ledger.calls) == 2)
+    await keda.active(keda.ref())
+
+    assert keda.ledger.calls == [
+        ("StreamMetricSpec", "UNIMPLEMENTED"),
+        ("StreamIsActive", "CANCELLED"),
+        ("IsActive", "OK"),
+    ]
+    assert keda.ledger.timed == {"IsActive"}
+
+
+async def test_the_real_times_are_those_promised() -> None:
     service = Service(Store(SystemClock()), SystemClock())
 
-    assert (service._first_wait, service._deadline) == (1.5, 2.0)
+    assert (service._first_wait, service._deadline, service._stale_after) == (1.5, 2.0, 120.0)
