@@ -13,7 +13,7 @@ from scaler.clock import SystemClock
 from scaler.commands.options import ADDRESS, DURATION, POSITIVE_DURATION
 from scaler.demo.stage import Plan, staged
 from scaler.demo.table import LiveTable, PlainLines
-from scaler.errors import ConfigError
+from scaler.errors import ConfigError, InvalidTrigger
 from scaler.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -80,11 +80,23 @@ def demo(*, duration: float | None, **choices: Any) -> None:
 
     Needs no network, no GPU and no Kubernetes. A port that is taken gives way to a free one.
     """
+    plan = Plan(**choices)
+    _check(plan)
     configure_logging("console", "error")
     try:
-        asyncio.run(_perform(Plan(**choices), duration))
+        asyncio.run(_perform(plan, duration))
     except (ConfigError, OSError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _check(plan: Plan) -> None:
+    """Say what is odd about the trigger. Raises UsageError with all that is wrong with it."""
+    try:
+        warnings = plan.check()
+    except InvalidTrigger as error:
+        raise click.UsageError("\n".join(str(problem) for problem in error.problems)) from error
+    for warning in warnings:
+        click.echo(f"Warning: {warning}", err=True)
 
 
 async def _perform(plan: Plan, duration: float | None) -> None:

@@ -59,11 +59,21 @@ class Standing:
 
 
 class Operator:
-    """Polls and syncs for one ScaledObject against the scaler at ``address``."""
+    """Polls and syncs for one ScaledObject against the scaler at ``address``.
+
+    ``asked`` is called after each round of the three calls with where things stand then.
+    """
 
     def __init__(
-        self, address: str, manifest: Manifest, clock: Clock, *, replicas: int = 1
+        self,
+        address: str,
+        manifest: Manifest,
+        clock: Clock,
+        *,
+        replicas: int = 1,
+        asked: Callable[[Standing], None] = lambda _: None,
     ) -> None:
+        self._asked = asked
         self._address = address
         self._manifest = manifest
         self._scaled = manifest.scaled
@@ -93,6 +103,7 @@ class Operator:
             self._scaled, self.standing.replicas, (active,), self._activity, now
         )
         self.standing = replace(self.standing, replicas=replicas, answers=answers)
+        self._asked(self.standing)
 
     async def sync(self, stub: ExternalScalerStub) -> None:
         """Do one sync of the HPA's, which sleeps at zero replicas."""
@@ -111,6 +122,7 @@ class Operator:
         now = self._clock.now().monotonic
         done, self._state = hpa.sync(controller, scale, (value,), self._state, now)
         self.standing = Standing(done.replicas, answers, done.outcome)
+        self._asked(self.standing)
 
     def _served(self, answers: Answers) -> float | None:
         """Return what KEDA makes of a value. Without a spec it cannot even count the failure."""

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from scaler.app import App
 from scaler.config.settings import Address, ScrapeSettings, Settings
+from scaler.config.trigger import parse_trigger
 from scaler.demo.curve import DATA, SOURCE, targets
 from scaler.demo.operator import Manifest, Operator
 from scaler.demo.playback import Fleet, Reel
@@ -39,6 +40,10 @@ class Display(Protocol):
         """Show where things stand."""
         ...
 
+    def trouble(self, text: str) -> None:
+        """Show why there is no decision to show."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -62,6 +67,11 @@ class Plan:
         """Whether the pods are a playback."""
         return not self.endpoints
 
+    def check(self) -> tuple[str, ...]:
+        """Return warnings about the trigger. Raises InvalidTrigger with every problem of it."""
+        _, warnings = parse_trigger(_metadata(self, self.endpoints))
+        return warnings
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -77,13 +87,23 @@ class Stage:
     async def play(self, display: Display, stop: asyncio.Event) -> None:
         """Let KEDA ask, and show every decision until ``stop`` is set."""
         address = Address(self.plan.grpc_address.host, self.addresses.grpc_port)
-        operator = Operator(str(address), self._manifest(), self.clock)
+
+        def asked(standing: Standing) -> None:
+            # A trigger that is refused never gets a decision: the error is all there is to show.
+            if standing.answers.error and not self._decided:
+                display.trouble(standing.answers.error)
+
+        operator = Operator(str(address), self._manifest(), self.clock, asked=asked)
         async with asyncio.TaskGroup() as group:
             acts = (self._show(display, operator), operator.run())
             tasks = [group.create_task(act) for act in acts]
             await self.app.run(stop)
             for task in tasks:
                 task.cancel()
+
+    @property
+    def _decided(self) -> bool:
+        return any(trigger.decision is not None for trigger in self.app.store.triggers())
 
     async def _show(self, display: Display, operator: Operator) -> None:
         store = self.app.store

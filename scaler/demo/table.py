@@ -136,6 +136,12 @@ class PlainLines:
         self._last, self._shown_at = story, decision.at.monotonic
         self._write(Row.of(decision, standing).line)
 
+    def trouble(self, text: str) -> None:
+        """Show why there is no decision to show, once."""
+        if self._last != (text,):
+            self._last = (text,)
+            self._write(text)
+
 
 class LiveTable:
     """A table of the last decisions that redraws itself in place."""
@@ -143,6 +149,7 @@ class LiveTable:
     def __init__(self, heading: Sequence[str], console: Console) -> None:
         self._heading = heading
         self._rows: deque[Row] = deque(maxlen=ROWS)
+        self._trouble = "Waiting for the first sweep of the pods."
         self._console = console
         self._live = Live(console=console, auto_refresh=False)
 
@@ -159,11 +166,16 @@ class LiveTable:
         self._rows.append(Row.of(decision, standing))
         self._live.update(self.picture(), refresh=True)
 
+    def trouble(self, text: str) -> None:
+        """Show why there is no decision to show."""
+        self._trouble = text
+        self._live.update(self.picture(), refresh=True)
+
     def picture(self) -> RenderableType:
         """Return what is on the screen."""
         title, *rest = self._heading
         head = Text.assemble((title, "bold"), *(f"\n{text}" for text in rest), "\n")
-        newest = self._rows[-1].words if self._rows else "Waiting for the first sweep of the pods."
+        newest = self._rows[-1].words if self._rows else self._trouble
         return Group(
             head, self._table(), Text(f"\n{newest}", "bold"), Text(NOTE if self._rows else "")
         )

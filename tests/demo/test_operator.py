@@ -222,6 +222,17 @@ async def test_a_fallback_wakes_from_zero() -> None:
     assert sizes == [0, 1, 1]
 
 
+async def test_each_round_is_told_with_what_went_wrong() -> None:
+    async with loop_of(keda.ScaledObject()) as loop:
+        told: list[str] = []
+        loop.operator._asked = lambda standing: told.append(standing.answers.error)
+        await loop.sync(1.0)
+        await loop.sync(None)
+        await loop.poll()
+
+    assert told == ["", "UNAVAILABLE: no data", "UNAVAILABLE: no data"]
+
+
 async def test_run_polls_and_syncs_at_once_and_ends_when_cancelled() -> None:
     async with loop_of(keda.ScaledObject()) as loop:
         loop.scaler.value = 2.0

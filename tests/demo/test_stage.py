@@ -33,6 +33,7 @@ class Notes:
     def __init__(self, enough: int) -> None:
         self.enough = enough
         self.shown: list[tuple[Decision, Standing]] = []
+        self.troubles: list[str] = []
         self.began, self.stop = asyncio.Event(), asyncio.Event()
 
     def show(self, decision: Decision, standing: Standing) -> None:
@@ -40,6 +41,10 @@ class Notes:
         self.began.set()
         if sum(d.valid for d, _ in self.shown) >= self.enough:
             self.stop.set()
+
+    def trouble(self, text: str) -> None:
+        self.troubles.append(text)
+        self.began.set()
 
 
 async def test_decisions_on_the_recording_come_at_once() -> None:
@@ -89,6 +94,22 @@ async def test_given_endpoints_are_watched_with_nothing_assumed() -> None:
     assert stage.heading()[0] == "Watching http://127.0.0.1:1"
 
 
+async def test_what_keeps_decisions_from_coming_is_shown() -> None:
+    """Here: endpoints given twice, and only the first are allowed."""
+    metadata = (("endpoints", "http://10.0.0.1:8000"),)
+    plan = Plan(ANY, ANY, ANY, ("http://127.0.0.1:1",), metadata=metadata, pace=0.25)
+    notes = Notes(enough=1)
+
+    async with asyncio.timeout(20), staged(plan, SystemClock()) as stage:
+        playing = asyncio.create_task(stage.play(notes, notes.stop))
+        await notes.began.wait()
+        notes.stop.set()
+        await playing
+
+    assert notes.shown == []
+    assert notes.troubles[0].startswith("PERMISSION_DENIED: 10.0.0.1:8000: not allowed")
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_port_that_is_taken_gives_way(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -108,6 +129,13 @@ def test_a_port_that_is_taken_gives_way(host: str) -> None:
         pytest.param(["--set", "targetInFlight"], "must be KEY=VALUE", id="no value"),
         pytest.param(["--set", "=3"], "must be KEY=VALUE", id="no key"),
         pytest.param(["--pods", "0"], "1<=x<=50", id="no pods"),
+        pytest.param(["--set", "quorum=50"], "quorum='50': must be", id="bad value"),
+        pytest.param(
+            ["--endpoints", "localhost:8000"], "endpoints='localhost:8000': must be", id="no scheme"
+        ),
+        pytest.param(
+            ["--set", "quorum=50", "--set", "targetTtft=soon"], "targetTtft='soon': ", id="several"
+        ),
     ],
 )
 def test_wrong_arguments_are_named(arguments: list[str], told: str) -> None:
@@ -115,6 +143,15 @@ def test_wrong_arguments_are_named(arguments: list[str], told: str) -> None:
 
     assert result.exit_code == 2
     assert told in " ".join(result.output.split())
+
+
+def test_an_unknown_key_is_a_warning() -> None:
+    arguments = [*FREE_PORTS, "--duration=1ms", "--pods=1", "--set", "targetInFligt=3"]
+
+    result = CliRunner().invoke(demo, arguments)
+
+    assert result.exit_code == 0
+    assert "Warning: targetInFligt: " in result.output
 
 
 def run_demo(*, terminal: bool) -> str:

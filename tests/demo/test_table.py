@@ -123,6 +123,30 @@ def test_a_line_when_something_changes_and_every_five_seconds() -> None:
     assert "desired 4" in written[4]
 
 
+def test_trouble_is_a_line_once_and_gives_way_to_decisions() -> None:
+    written: list[str] = []
+    with PlainLines(["heading"], written.append) as lines:
+        for text in ("PERMISSION_DENIED: x", "PERMISSION_DENIED: x", "UNAVAILABLE: y"):
+            lines.trouble(text)
+        lines.show(LOADED, Standing(2))
+
+    assert written[1:3] == ["PERMISSION_DENIED: x", "UNAVAILABLE: y"]
+    assert "desired 3" in written[3]
+
+
+def test_trouble_takes_the_place_of_the_wait_in_the_table() -> None:
+    console = Console(file=StringIO(), width=100, height=30, force_terminal=True)
+    plain = Console(file=StringIO(), width=100, record=True)
+    with LiveTable(["title"], console) as table:
+        plain.print(table.picture())
+        table.trouble("PERMISSION_DENIED: x")
+        plain.print(table.picture())
+    shown = plain.export_text()
+
+    assert shown.count("Waiting for the first sweep of the pods.") == 1
+    assert shown.count("PERMISSION_DENIED: x") == 1
+
+
 @pytest.mark.parametrize(
     ("width", "reason"), [pytest.param(80, False, id="narrow"), pytest.param(120, True, id="wide")]
 )
