@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from click.testing import CliRunner
 
+import scaler.commands.demo as command
 from scaler.clock import SystemClock
 from scaler.commands.demo import demo
 from scaler.config.settings import Address
@@ -145,7 +146,8 @@ def test_wrong_arguments_are_named(arguments: list[str], told: str) -> None:
     assert told in " ".join(result.output.split())
 
 
-def test_an_unknown_key_is_a_warning() -> None:
+def test_an_unknown_key_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "configure_logging", lambda *_: None)
     arguments = [*FREE_PORTS, "--duration=1ms", "--pods=1", "--set", "targetInFligt=3"]
 
     result = CliRunner().invoke(demo, arguments)
@@ -156,15 +158,15 @@ def test_an_unknown_key_is_a_warning() -> None:
 
 def run_demo(*, terminal: bool) -> str:
     """Run the command for three seconds; return what it printed."""
-    command = [sys.executable, "-m", "scaler", "demo", "--duration=3s", "--scrape-interval=500ms"]
-    command += [*FREE_PORTS, "--pace=500ms"]
+    line = [sys.executable, "-m", "scaler", "demo", "--duration=3s", "--scrape-interval=500ms"]
+    line += [*FREE_PORTS, "--pace=500ms"]
     if not terminal:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+        done = subprocess.run(line, capture_output=True, text=True, timeout=50, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "140", "LINES": "40"}
-    with subprocess.Popen(command, stdout=follower, stderr=follower, env=environment) as process:
+    with subprocess.Popen(line, stdout=follower, stderr=follower, env=environment) as process:
         os.close(follower)
         shown = b""
         try:
