@@ -10,40 +10,23 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-import socket
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
 from scaler.discovery.pods import Found, FoundPod
 from scaler.errors import EndpointNotAllowed
+from scaler.resolver import INWARD, LOOKUP_SECONDS, Resolver, admitted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from scaler.core.policy import TriggerPolicy
+    from scaler.resolver import Address, Resolve
 
-LOOKUP_SECONDS: Final = 1.5
 MOST_ADDRESSES: Final = 2000
 _PORTS: Final = {"http": 80, "https": 443}
 _DNS: Final = "dns+"
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-
-class Resolve(Protocol):
-    """Looks up a host name."""
-
-    async def __call__(self, host: str, /) -> Iterable[str]:
-        """Return the addresses of the name now. Raises OSError when there is no answer."""
-        ...
-
-
-async def resolve(host: str) -> Iterable[str]:
-    """Look a name up with the system's resolver, which honours /etc/hosts and search domains."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
 
 
 class StaticDiscovery:
@@ -53,12 +36,12 @@ class StaticDiscovery:
         self,
         allow: Sequence[str],
         *,
-        resolve: Resolve = resolve,
+        resolve: Resolve | None = None,
         lookup_seconds: float = LOOKUP_SECONDS,
     ) -> None:
         self._shown = ", ".join(allow) or "none"
         self._allow = tuple(_host_and_port(pattern.strip().lower()) for pattern in allow)
-        self._resolve = resolve
+        self._resolve = resolve or Resolver()
         self._lookup_seconds = lookup_seconds
 
     async def find(self, namespace: str, name: str, policy: TriggerPolicy) -> Found:
@@ -87,9 +70,10 @@ class StaticDiscovery:
             raise EndpointNotAllowed(message)
 
     def _allows(self, endpoint: SplitResult) -> bool:
-        return self._allows_host(_host(endpoint), _port(endpoint))
+        return self.admits(_host(endpoint), _port(endpoint))
 
-    def _allows_host(self, host: str, port: int) -> bool:
+    def admits(self, host: str, port: int) -> bool:
+        """Whether one of the globs names the host, or the address, at the port."""
         return any(
             fnmatchcase(host, hosts) and fnmatchcase(str(port), ports)
             for hosts, ports in self._allow
@@ -99,35 +83,30 @@ class StaticDiscovery:
         scheme, host = endpoint.scheme, _host(endpoint)
         if not scheme.startswith(_DNS):
             return [_base(scheme, host, endpoint)]
-        addresses = await self._addresses(host)
-        allowed = [a for a in addresses if self._may_lead_to(a, _port(endpoint))]
-        if not allowed:
-            raise _LookupFailed(f"{host} leads to loopback or link-local addresses only")
-        return [_base(scheme.removeprefix(_DNS), str(address), endpoint) for address in allowed]
+        addresses = await self._addresses(host, _port(endpoint))
+        return [_base(scheme.removeprefix(_DNS), str(address), endpoint) for address in addresses]
 
-    async def _addresses(self, host: str) -> list[Address]:
+    async def _addresses(self, host: str, port: int) -> list[Address]:
         """Look a name up. No answer is not "no pods": a broken DNS looks like an idle Service."""
         try:
             async with asyncio.timeout(self._lookup_seconds):
-                answers = {_address(answer) for answer in await self._resolve(host)}
+                answers = list(await self._resolve(host))
         except TimeoutError:
             waited = f"no answer within {self._lookup_seconds:g} s"
             raise _LookupFailed(f"cannot resolve {host}: {waited}") from None
         except (OSError, UnicodeError):
-            answers = set()
-        # With two families each pod has an address of both: it is still one pod.
-        four, six = ([a for a in answers if a.version == version] for version in (4, 6))
-        addresses = sorted(six if len(six) > len(four) else four, key=int)
-        if not addresses:
+            answers = []
+        if not answers:
             raise _LookupFailed(f"cannot resolve {host}: the name has no address")
+        allowed = admitted(host, port, answers, self.admits)
+        if not allowed:
+            raise _LookupFailed(f"{host} leads to {INWARD} only")
+        # With two families each pod has an address of both: it is still one pod.
+        four, six = ([a for a in allowed if a.version == version] for version in (4, 6))
+        addresses = sorted(six if len(six) > len(four) else four, key=int)
         if len(addresses) > MOST_ADDRESSES:
             raise _LookupFailed(f"{host} has more than {MOST_ADDRESSES} addresses")
         return addresses
-
-    def _may_lead_to(self, address: Address, port: int) -> bool:
-        """Whether a looked-up address may be scraped: not this machine's own, by a name alone."""
-        inward = address.is_loopback or address.is_link_local or address.is_unspecified
-        return not inward or self._allows_host(str(address), port)
 
 
 class _LookupFailed(Exception):
@@ -146,17 +125,11 @@ def _port(endpoint: SplitResult) -> int:
 
 def _host(endpoint: SplitResult) -> str:
     """Return the host without brackets, addresses in their shortest form."""
-    host = (endpoint.hostname or "").replace("%25", "%").rstrip(".")
+    host = (endpoint.hostname or "").rstrip(".")
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
         return host
-
-
-def _address(answer: str) -> Address:
-    """Read an address; ``::ffff:127.0.0.1`` is 127.0.0.1 in disguise."""
-    address = ipaddress.ip_address(answer)
-    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _host_and_port(pattern: str) -> tuple[str, str]:

@@ -21,9 +21,11 @@ from yarl import URL
 
 from scaler.core.model import ScrapeCause, ScrapeFailure
 from scaler.vllm.credentials import BearerToken, Trust
+from scaler.vllm.lookup import AdmittedAddresses, Unresolved
 
 if TYPE_CHECKING:
     from scaler.config.settings import ScrapeSettings
+    from scaler.resolver import Admits, Resolve
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _HEADERS: Final = {"Accept": "text/plain;version=0.0.4, */*;q=0.1", "User-Agent": "vllm-scaler"}
@@ -50,10 +52,11 @@ class _Refused(Exception):
 
 
 class Fetcher:
-    """GETs metrics endpoints over kept connections."""
+    """GETs metrics endpoints over kept connections, at addresses that ``admits`` does not bar."""
 
-    def __init__(self, settings: ScrapeSettings) -> None:
+    def __init__(self, settings: ScrapeSettings, resolve: Resolve, admits: Admits) -> None:
         self._settings = settings
+        self._names = AdmittedAddresses(resolve, admits)
         self._token = BearerToken(settings.token_file) if settings.token_file else None
         self._trust = Trust(settings)
         self._timeout = aiohttp.ClientTimeout(connect=settings.connect_timeout)
@@ -101,7 +104,7 @@ class Fetcher:
         if self._session is None:
             # The caller bounds how many run at once; a limit here would hide behind its deadline.
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=5),
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=5, resolver=self._names),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,  # here, where it can be bounded
                 trust_env=False,
@@ -201,7 +204,9 @@ def failure_of(error: Exception, settings: ScrapeSettings) -> ScrapeFailure:
     if isinstance(error, TimeoutError):
         return _timeout(error, settings)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return ScrapeFailure(ScrapeCause.DNS, f"cannot resolve {error.host}")
+        why = error.os_error
+        lost = ScrapeFailure(ScrapeCause.DNS, f"cannot resolve {error.host}")
+        return why.failure if isinstance(why, Unresolved) else lost
     for kind, cause, detail in _BY_TYPE:
         if isinstance(error, kind):
             return ScrapeFailure(cause, detail)

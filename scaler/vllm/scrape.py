@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Final
 from yarl import URL
 
 from scaler.core.model import PodSample, ScrapeCause, ScrapeFailure
+from scaler.resolver import Resolver
 from scaler.vllm.exposition import read_exposition
 from scaler.vllm.fetch import Answer, Fetcher, failure_of
 from scaler.vllm.names import SAMPLE_NAMES
 
 if TYPE_CHECKING:
     from scaler.config.settings import ScrapeSettings
+    from scaler.resolver import Admits, Resolve
 
 _LARGE: Final = 256 * 1024  # bytes; parsing more would keep the event loop from its RPCs
 _FILTER: Final = "&".join(f"name[]={name}" for name in SAMPLE_NAMES)
@@ -45,6 +47,11 @@ _OF_THE_FILTER: Final = frozenset(
 _Holdings = frozenset[tuple[str, ...]]
 
 
+def _admits_all(host: str, port: int, /) -> bool:
+    del host, port
+    return True
+
+
 @dataclass(slots=True)
 class _Learned:
     """What is known of one URL: what its whole body held, and when to try the filter."""
@@ -58,12 +65,19 @@ class _Learned:
 class Scraper:
     """Scrapes any number of pods. Raises InvalidSettings for files that cannot be used.
 
-    How many scrapes run at once is the caller's business.
+    How many scrapes run at once is the caller's business. ``admits`` says which addresses of this
+    machine, its link or a group a *name* may lead to; left out: all, for a person's own endpoints.
     """
 
-    def __init__(self, settings: ScrapeSettings) -> None:
+    def __init__(
+        self,
+        settings: ScrapeSettings,
+        *,
+        resolve: Resolve | None = None,
+        admits: Admits = _admits_all,
+    ) -> None:
         self._settings = settings
-        self._fetcher = Fetcher(settings)
+        self._fetcher = Fetcher(settings, resolve or Resolver(), admits)
         self._parser = ThreadPoolExecutor(max_workers=1, thread_name_prefix="exposition")
         self._learned: dict[str, _Learned] = {}
 

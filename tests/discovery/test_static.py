@@ -6,12 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from fakes_dns import hanging
 
+from scaler.config.endpoints import read_endpoints
+from scaler.config.findings import Findings
 from scaler.core.model import PodLife
 from scaler.core.policy import TriggerPolicy
 from scaler.discovery.pods import Found, FoundPod
-from scaler.discovery.static import StaticDiscovery, resolve
+from scaler.discovery.static import StaticDiscovery
 from scaler.errors import EndpointNotAllowed
+from scaler.resolver import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,7 +79,6 @@ async def test_the_same_endpoint_twice_counts_once(
     [
         ("http://[fd00::7]:8000", "http://[fd00::7]:8000/metrics"),
         ("http://[FD00:0::7]:8000", "http://[fd00::7]:8000/metrics"),
-        ("http://[fe80::1%25eth0]:8000", "http://[fe80::1%25eth0]:8000/metrics"),
         ("dns+http://six:8000", "http://[fd00::7]:8000/metrics"),
         ("dns+http://zone:8000", "http://[fd00::8%25eth1]:8000/metrics"),
     ],
@@ -85,6 +88,16 @@ async def test_d10_ipv6_literals_stand_in_brackets(endpoint: str, url: str) -> N
     found = await find(endpoint, names=names)
 
     assert [pod.url for pod in found.pods] == [url]
+
+
+def test_d10_a_zone_is_refused_with_what_to_write_instead() -> None:
+    """Kubernetes gives pods no zoned addresses, and link-local ones are barred by name anyway."""
+    findings = Findings()
+    assert read_endpoints("http://[fe80::1%eth0]:8000,http://[fe80::1%25eth0]", findings) == ()
+
+    told = [str(problem) for problem in findings.problems]
+    assert len(told) == 2
+    assert all("must have a plain IPv6 address, without a zone" in text for text in told)
 
 
 async def test_no_endpoints_are_no_pods_and_none_given_is_not_known() -> None:
@@ -187,6 +200,30 @@ async def test_d11_a_resolver_that_hangs_costs_a_short_time() -> None:
     assert found == Found(error="cannot resolve vllm: no answer within 0.05 s")
 
 
+async def test_d11_eight_triggers_whose_names_hang_do_not_stop_a_ninth() -> None:
+    with hanging("10.0.0.9", names={f"hung-{n}" for n in range(8)}) as look_up:
+        discovery = StaticDiscovery(["*"], resolve=Resolver(look_up), lookup_seconds=0.3)
+        names = [*(f"hung-{n}" for n in range(8)), "good"]
+        policies = [TriggerPolicy(endpoints=(f"dns+http://{name}",)) for name in names]
+        found = await asyncio.gather(*(discovery.find("ns", "so", p) for p in policies))
+
+    assert [f.error for f in found[:8]] == [
+        f"cannot resolve hung-{n}: no answer within 0.3 s" for n in range(8)
+    ]
+    assert [p.pod for p in found[8].pods] == ["http://10.0.0.9"]
+
+
+async def test_localhost_says_itself_where_it_leads() -> None:
+    names = Names(localhost=["127.0.0.1"])
+    names.records["evil.localhost"] = ["169.254.169.254"]
+
+    assert await pods("dns+http://localhost", allow=["localhost"], names=names) == [
+        "http://127.0.0.1"
+    ]
+    elsewhere = await find("dns+http://evil.localhost", allow=["*.localhost"], names=names)
+    assert elsewhere.error is not None
+
+
 async def test_a_pod_with_an_address_of_each_family_is_one_pod() -> None:
     names = Names(dual=["fd00::1", "10.0.0.1", "fd00::2", "10.0.0.2"], six=["fd00::1", "fd00::2"])
 
@@ -212,6 +249,10 @@ async def test_an_address_that_is_named_and_found_counts_once() -> None:
         ("0.0.0.0", "0.0.0.0"),
         ("::1", "::1"),
         ("fe80::1", "[fe80::*]"),
+        ("fe80::1%2", "[fe80::*]"),
+        ("224.0.0.1", "224.*"),
+        ("ff02::1", "ff02::*"),
+        ("::", "::"),
         ("::ffff:127.0.0.1", "127.0.0.1"),
     ],
 )
@@ -221,7 +262,7 @@ async def test_a_name_that_leads_inward_needs_the_address_allowed_too(
     names = Names(rebound=[answer])
 
     found = await find("dns+http://rebound:8000", allow=["rebound"], names=names)
-    assert found == Found(error="rebound leads to loopback or link-local addresses only")
+    assert found == Found(error="rebound leads to loopback, link-local or multicast addresses only")
 
     both = await find("dns+http://rebound:8000", allow=["rebound", address], names=names)
     assert len(both.pods) == 1
@@ -238,9 +279,3 @@ async def test_a_name_with_absurdly_many_addresses_is_refused() -> None:
     names = Names(huge=[f"10.{n // 65536}.{n // 256 % 256}.{n % 256}" for n in range(2001)])
 
     assert (await find("dns+http://huge", names=names)).error == "huge has more than 2000 addresses"
-
-
-async def test_the_systems_resolver() -> None:
-    assert set(await resolve("127.0.0.1")) == {"127.0.0.1"}
-    with pytest.raises(OSError, match=r"Errno|not known|failure"):
-        await resolve("vllm.invalid")

@@ -47,9 +47,9 @@ class Servers:
         self._stack.callback(server.close)
         return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
-    def scraper(self, **settings: Any) -> Scraper:
-        """Return a scraper that is closed with the test."""
-        scraper = Scraper(ScrapeSettings(**settings))
+    def scraper(self, *, names: dict[str, Any] | None = None, **settings: Any) -> Scraper:
+        """Return a scraper that is closed with the test; ``names`` are its resolver and rules."""
+        scraper = Scraper(ScrapeSettings(**settings), **(names or {}))
         self._stack.push_async_callback(scraper.close)
         return scraper
 
