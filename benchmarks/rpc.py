@@ -164,7 +164,8 @@ def _scaler_calls(channel: grpc.aio.Channel) -> list[Call]:
     return calls
 
 
-async def _measure(ports: dict[str, int]) -> None:
+async def _measure(ports: dict[str, int]) -> int:
+    """Measure and report; return how many budgets are missed."""
     scaler, bare, streamed = Latencies(), Latencies(), Latencies()
     async with (
         grpc.aio.insecure_channel(f"127.0.0.1:{ports['scaler']}") as channel,
@@ -186,10 +187,11 @@ async def _measure(ports: dict[str, int]) -> None:
         open_streams = sum(not stream.done() for stream in streams)
         for stream in streams:
             stream.cancel()
-    _report(scaler, bare, streamed, open_streams)
+    return _report(scaler, bare, streamed, open_streams)
 
 
-def _report(scaler: Latencies, bare: Latencies, streamed: Latencies, open_streams: int) -> None:
+def _report(scaler: Latencies, bare: Latencies, streamed: Latencies, open_streams: int) -> int:
+    missed = 0
     print(f"{OBJECTS} ScaledObjects, {RATE} GetMetrics and IsActive a second, one connection")
     for name, latencies, budget in (
         ("scaler", scaler, P99_BUDGET_MS),
@@ -198,18 +200,23 @@ def _report(scaler: Latencies, bare: Latencies, streamed: Latencies, open_stream
     ):
         p50, p99 = latencies.quantile(50), latencies.quantile(99)
         verdict = "" if budget is None else _verdict(p99, bare.quantile(99), budget)
+        missed += verdict.endswith("MISSED")
         print(f"  {name:32} p50 {p50:6.2f} ms  p99 {p99:6.2f} ms{verdict}")
     ratios = [scaler.quantile(percent) / bare.quantile(percent) for percent in (50, 99)]
     print(f"  scaler to nothing: p50 {ratios[0]:.2f} times, p99 {ratios[1]:.2f} times")
+    return missed
 
 
 def _verdict(p99: float, bare: float, budget: float) -> str:
-    if p99 > budget and bare > budget:
-        return f"  budget {budget:g} ms: cannot be told, doing nothing takes longer on this machine"
-    return f"  budget {budget:g} ms: {'met' if p99 <= budget else 'MISSED'}"
+    """Say whether a budget is met; a slow machine excuses no more than twice what nothing takes."""
+    if p99 <= budget:
+        return f"  budget {budget:g} ms: met"
+    if bare > budget and p99 <= 2 * bare:
+        return f"  budget {budget:g} ms: cannot be told, doing nothing takes {bare:.1f} ms here"
+    return f"  budget {budget:g} ms: MISSED"
 
 
-async def _main() -> None:
+async def _main() -> int:
     command = [sys.executable, __file__, "--serve"]
     server = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
@@ -218,11 +225,11 @@ async def _main() -> None:
     assert server.stdin is not None
     try:
         line = await asyncio.wait_for(server.stdout.readline(), 30)
-        await _measure(json.loads(line))
+        return await _measure(json.loads(line))
     finally:
         server.stdin.close()
         await server.wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve() if "--serve" in sys.argv[1:] else _main())
+    sys.exit(asyncio.run(_serve() if "--serve" in sys.argv[1:] else _main()))

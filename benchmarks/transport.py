@@ -25,6 +25,7 @@ from aiohttp import web
 
 from scaler.config.settings import ScrapeSettings
 from scaler.core.model import PodSample
+from scaler.resolver import Resolver
 from scaler.vllm import names
 from scaler.vllm.exposition import read_exposition
 from scaler.vllm.fetch import Answer, Fetcher
@@ -87,7 +88,7 @@ def with_aiohttp(port: int) -> float:
     """GET as the scraper does, without reading what came."""
 
     async def run() -> float:
-        fetcher = Fetcher(ScrapeSettings(timeout=30))
+        fetcher = Fetcher(ScrapeSettings(timeout=30), Resolver(), lambda *_: True)
         url = URL(f"http://127.0.0.1:{port}/metrics")
 
         async def one() -> None:

@@ -170,12 +170,18 @@ def _environment(stage: dockerfile.Stage, root: Path) -> dict[str, str]:
     }
 
 
-def _check_size(image: Image) -> None:
+def sizes_of(tree: Path) -> dict[str, int]:
+    """Return the bytes of the files below each entry of ``tree``."""
     sizes: dict[str, int] = {}
-    for file in image.app.rglob("*"):
+    for file in tree.rglob("*"):
         if file.is_file():
-            top = file.relative_to(image.app).parts[0]
+            top = file.relative_to(tree).parts[0]
             sizes[top] = sizes.get(top, 0) + file.stat().st_size
+    return sizes
+
+
+def _check_size(image: Image) -> None:
+    sizes = sizes_of(image.app)
     total = sum(sizes.values())
     largest = sorted(sizes.items(), key=lambda item: -item[1])[:5]
     print(

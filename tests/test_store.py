@@ -152,6 +152,27 @@ def _depth(trace: TracebackType | None) -> int:
     return 0 if trace is None else 1 + _depth(trace.tb_next)
 
 
+@pytest.mark.parametrize("bad_first", [True, False], ids=["bad first", "good first"])
+def test_t10_one_bad_window_rejects_that_trigger_only(store: Store, bad_first: bool) -> None:
+    """Two triggers of one ScaledObject: one with a window that cannot be read among good ones."""
+    window = "- {timezone: UTC, start: 0 9 * * *, end: 0 17 * * *, desiredReplicas: 2}\n"
+    bad = GOOD | {"schedule": window + window.replace("0 17", "0 24") + window}
+    good = GOOD | {"schedule": window}
+
+    for metadata in [bad, good, bad] if bad_first else [good, bad, good]:
+        if metadata is good:
+            kept = store.register("ai", "llama", good)
+        else:
+            with pytest.raises(InvalidTrigger) as refused:
+                store.register("ai", "llama", bad)
+    kept.publish(_decision(4))
+
+    assert [problem.key for problem in refused.value.problems] == ["schedule[1].end"]
+    assert store.of_object("ai", "llama") == (kept,)
+    assert kept.decision is not None
+    assert len(kept.policy.windows) == 1
+
+
 def test_remembered_mistakes_are_bounded(store: Store) -> None:
     for number in range(300):
         with pytest.raises(InvalidTrigger):

@@ -6,7 +6,7 @@ import importlib.resources
 import subprocess
 import sys
 import zoneinfo
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +15,7 @@ from scaler.config.calendars import Holidays
 from scaler.config.keys import OWN_KEYS, VALUE_KEYS
 from scaler.config.trigger import MAX_CHARACTERS, parse_trigger
 from scaler.core.policy import TriggerPolicy, Window
+from scaler.core.schedule import evaluate
 from scaler.errors import InvalidTrigger
 
 if TYPE_CHECKING:
@@ -446,6 +447,17 @@ def test_t17_every_minute_starts_and_ends_are_legal() -> None:
     misuse = NIGHT | {"start": "* * * * 1-5", "end": "* * * * 6"}
 
     assert policy(**misuse).windows[0].start == "* * * * 1-5"
+
+
+def test_t17_a_window_with_a_year_is_refused_and_excluded_dates_end_one() -> None:
+    """Cron has no year, so a window for one day comes back unless later dates are left out."""
+    one_day = NIGHT | {"start": "0 9 24 12 *", "end": "0 17 24 12 *"}
+    (refused,) = problems(**one_day | {"start": "0 9 24 12 * 2026"})
+    (window,) = policy(**one_day, excludeDates="2027-12-24, 2028-12-24").windows
+    noons = [datetime(year, 12, 24, 12, tzinfo=UTC) for year in (2026, 2027, 2028)]
+
+    assert refused == "start='0 9 24 12 * 2026': expected 5 fields, got 6"
+    assert [evaluate([window], 0, noon).floor for noon in noons] == [3, 0, 0]
 
 
 def test_a_schedule_longer_than_anyone_writes_is_refused_unread() -> None:
