@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from scaler.exporter.family import Family, label_value, pods_are_known
+from scaler.exporter.words import UNASKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,9 @@ def _kv_names(scene: Scene) -> Points:
 
 
 def _failing_pods(scene: Scene) -> Points:
-    causes = Counter(pod.failure.cause for pod in scene.decision.pods if pod.failure is not None)
+    """D04: a pod that loads its model refuses connections, and nothing is wrong with it."""
+    asked = (pod for pod in scene.decision.pods if pod.state not in UNASKED)
+    causes = Counter(pod.failure.cause for pod in asked if pod.failure is not None)
     return (((cause,), count) for cause, count in sorted(causes.items()))
 
 
@@ -79,7 +82,7 @@ PODS = (
     ),
     Family(
         "failing_pods",
-        "Pods whose newest scrape failed, by cause.",
+        "Pods whose newest scrape failed, by cause; not those that start or end.",
         _failing_pods,
         ("cause",),
     ),

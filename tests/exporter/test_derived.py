@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from fakes import REFUSED, sample
+from fakes import Fleet as CoreFleet
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import (
@@ -21,10 +23,12 @@ from scaler.core.model import (
     FleetView,
     Floors,
     PodCounts,
+    PodLife,
     PodState,
     PodView,
     Reason,
 )
+from scaler.core.policy import TriggerPolicy
 from scaler.exporter.exposition import Format, Renderer
 
 if TYPE_CHECKING:
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 
     from exporter.conftest import Fleet
     from prometheus_client import Metric
+
+    from scaler.core.model import ModelSample, ScrapeFailure
 
 GOLDEN = Path(__file__).parent / "testdata" / "metrics.golden.txt"
 
@@ -396,6 +402,36 @@ def test_k18_the_gap_to_a_floor_is_exported(
     fleet.publish(fleet.busy(floors=Floors(schedule=floor), counts=counts))
 
     assert fleet.series()["floor_unmet_replicas", ""] == unmet
+
+
+def test_d04_pods_that_load_their_model_do_not_fail(fleet: Fleet) -> None:
+    """Two serve and three refuse for six minutes; then one that served refuses, too."""
+    core = CoreFleet(interval=30.0)
+    pods: dict[str, ModelSample | ScrapeFailure]
+    pods = {"a": sample(2), "b": sample(2), "c": REFUSED, "d": REFUSED, "e": REFUSED}
+    lives = dict.fromkeys("cde", PodLife.STARTING)
+    for _ in range(12):
+        fleet.publish(core.tick(pods, lives=lives))
+        loading = fleet.series()
+        assert not [cause for name, cause in loading if name == "failing_pods"]
+        assert (loading["ready_pods", ""], loading["fresh_pods", ""]) == (2, 2)
+        assert (loading["pods", "starting"], loading["decision_valid", ""]) == (3, 1)
+
+    fleet.publish(core.tick({**pods, "b": REFUSED}, lives=lives))
+
+    assert fleet.series()["failing_pods", "refused"] == 1
+
+
+def test_f12_what_was_asked_for_and_what_is_served_are_both_exported(fleet: Fleet) -> None:
+    """A floor beyond the cap stays visible as it was asked for. Without a cap it is served."""
+    for most, served in ((12, 12), (None, 400)):
+        core = CoreFleet(TriggerPolicy(max_replicas=most))
+        fleet.publish(core.tick({"a": sample(1)}, snapshot={"forecast_floor": 400}))
+        series = fleet.series()
+
+        assert series["floor_replicas", "forecast"] == 400
+        assert series["desired_replicas", ""] == served
+        assert series["decision_reason", "max_replicas"] == (most is not None)
 
 
 def test_k23_the_same_name_in_two_namespaces(fleet: Fleet) -> None:
