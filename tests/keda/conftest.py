@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -143,6 +146,13 @@ async def until(condition: Callable[[], bool], *, within: float = 20.0) -> None:
     async with asyncio.timeout(within):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event of its own
             await asyncio.sleep(0.002)
+
+
+def resident_bytes() -> int:
+    """Return this process's memory, garbage collected."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class Launcher:

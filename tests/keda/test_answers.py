@@ -478,13 +478,24 @@ async def test_k12_answers_do_not_wait_for_pods(keda: Keda) -> None:
 
 
 async def test_k13_two_scalers_with_the_same_pods_answer_alike(launch: Launcher) -> None:
+    """A cold one has no number until its first sweep: an error, never another number.
+
+    The case would have it NOT_SERVING until then. It is SERVING (decision 0030): its spec is right
+    from the start, and KEDA counts failures for ``fallback`` only while the spec answers. What the
+    HPA makes of two that agree to within a scrape is in tests/replay.
+    """
     warm, cold = await launch(first_wait=0.05), await launch(first_wait=0.05)
     ref = warm.ref()
     warm.publish(ref, 4)
 
     specs = [await scaler.stub.GetMetricSpec(ref) for scaler in (warm, cold)]
     assert specs[0] == specs[1]
-    assert (await cold.refusal(ref))[0] == "UNAVAILABLE"  # an error, not another number
+    health = health_pb2_grpc.HealthStub(cold.channel)
+    assert (await health.Check(health_pb2.HealthCheckRequest())).status == 1  # SERVING
+    for _ in range(3):
+        assert await warm.desired(ref) == 4
+        assert (await cold.refusal(ref))[0] == "UNAVAILABLE"
+    assert (await warm.active(ref), await cold.active(ref)) == (True, True)
     cold.publish(ref, 4)
     alternating = [await scaler.desired(ref) for scaler in (warm, cold) * 10]
     assert set(alternating) == {4}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc.aio
 import pytest
-from keda.conftest import Hands, until
+from keda.conftest import Hands, resident_bytes, until
 from keda.proxy import Proxy
 
 from scaler.keda._pb.externalscaler_pb2 import IsActiveResponse
@@ -188,6 +185,30 @@ async def test_p16_unary_calls_pass_five_hundred_streams_on_one_connection(keda:
     values = await asyncio.gather(*(keda.desired(ref) for ref in refs))
 
     assert values == [3] * 500
+    assert keda.ledger.open == 500
+
+
+async def test_p16_a_steady_rate_is_answered_beside_streams_that_are_told(keda: Keda) -> None:
+    """Calls go one after the other, 200 of them, while every decision wakes all 500 streams.
+
+    How fast they are answered is what benchmarks/rpc.py measures.
+    """
+    refs = [keda.ref(f"object-{n}") for n in range(500)]
+    for ref in refs:
+        keda.publish(ref, 1, active=True)
+    streams = [keda.stub.StreamIsActive(ref) for ref in refs]
+    await asyncio.gather(*map(_next, streams))
+    answers = []
+    for turn in range(200):
+        if turn % 20 == 0:
+            for ref in refs:
+                keda.publish(ref, turn, active=turn % 40 == 0)
+        ref = refs[turn % 500]
+        answers.append((await keda.desired(ref), await keda.active(ref)))
+
+    assert answers == [(turn // 20 * 20, turn // 20 % 2 == 0) for turn in range(200)]
+    assert keda.ledger.open == 500
+    assert not any(stream.done() for stream in streams)
 
 
 async def test_p05_cancelled_streams_leave_nothing_behind(keda: Keda, launch: Launcher) -> None:
@@ -198,11 +219,11 @@ async def test_p05_cancelled_streams_leave_nothing_behind(keda: Keda, launch: La
     ref = keda.ref()
     keda.publish(ref, active=True)
     await _open_and_leave(keda, launch, ref, rounds=2)
-    tasks, memory = len(asyncio.all_tasks()), [_resident_bytes()]
+    tasks, memory = len(asyncio.all_tasks()), [resident_bytes()]
 
     for _ in range(3):
         await _open_and_leave(keda, launch, ref, rounds=25)
-        memory.append(_resident_bytes())
+        memory.append(resident_bytes())
 
     await until(lambda: len(asyncio.all_tasks()) <= tasks)
     assert keda.trigger(ref).streams == 0
@@ -226,12 +247,6 @@ async def _open_and_leave(
             stream.cancel()
         await channel.close(None)
         await _opened(keda, 0)
-
-
-def _resident_bytes() -> int:
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 async def test_p05_a_peer_that_vanished_is_noticed(launch: Launcher) -> None:
