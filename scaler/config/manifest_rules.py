@@ -26,6 +26,8 @@ COOLDOWN_SECONDS = 300
 # With the HPA's tolerance of 10 %, a step of one is swallowed from ten replicas up.
 _SWALLOWS_STEPS_FROM = 10
 _LONG_POLL_SECONDS = 60
+# Targets that see a load before it queues, or its promise as it breaks.
+_TARGETS = frozenset({"targetInFlight", "targetTokenRate", "targetTtft", "targetQueueTime"})
 _PAUSES = (
     "autoscaling.keda.sh/paused",
     "autoscaling.keda.sh/paused-replicas",
@@ -93,7 +95,9 @@ def _whole_numbers(spec: View) -> Iterator[Remark]:
 
 
 def _bare(one: Ours) -> Iterator[Remark]:
-    if not any(name.startswith("target") for name, _ in one.metadata.children()):
+    # One that cannot be read has a remark of its own.
+    children = one.metadata.children()
+    if not any(name in _TARGETS and view.text != "off" for name, view in children):
         yield _warn(
             one.metadata,
             "no target is set: 5 waiting requests a replica decides late and swings; "

@@ -59,6 +59,31 @@ def test_k07_value_multiplies_and_is_warned_of() -> None:
     assert "use AverageValue" in remark
 
 
+@pytest.mark.parametrize(
+    ("target", "bare"),
+    [
+        ('targetInFlight: "40"', False),
+        ('targetTokenRate: "2000"', False),
+        ("targetTtft: 3s", False),
+        ("targetQueueTime: 2s", False),
+        ('targetTtft: "off"', True),
+        ('targetWaiting: "5"', True),
+        ('targetKvUsage: "0.8"', True),
+        ('targetWaitng: "5"', True),
+        ("target: 3s", True),
+        ("targetTtft: soon", False),  # refused with a remark of its own
+    ],
+)
+def test_only_a_target_that_counts_makes_a_trigger_more_than_bare(
+    target: str, *, bare: bool
+) -> None:
+    text = (TESTDATA / "warning-bare.yaml").read_text().partition("# expect:")[0]
+
+    report = read_manifest(f"{text}        {target}\n")
+
+    assert any("no target is set" in remark.message for remark in report.remarks) is bare
+
+
 def test_k21_going_down_without_a_stabilization_is_warned_of() -> None:
     (remark,) = remarks_of("warning-stabilization.yaml")
 
