@@ -134,6 +134,13 @@ class EventLog:
                 "scrape failed", endpoint=url, cause=failure.cause.value, detail=failure.detail
             )
 
+    def families_changed(self, url: str, missing: frozenset[str]) -> None:
+        """Log that a pod lacks families that vLLM exports, or has them all again."""
+        if missing:
+            self._log.info("families missing", endpoint=url, families=sorted(missing))
+        else:
+            self._log.info("families complete", endpoint=url)
+
 
 def _story(decision: Decision) -> tuple[object, ...]:
     return (decision.valid, decision.desired, decision.active, decision.reason, decision.binding)

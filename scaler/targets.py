@@ -46,6 +46,10 @@ class ScrapeLog(Protocol):
         """Note the change; ``failure`` is None on recovery."""
         ...
 
+    def families_changed(self, url: str, missing: frozenset[str]) -> None:
+        """Note that a pod lacks other families than before; none when it has all."""
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class Target:
@@ -55,6 +59,7 @@ class Target:
     sample: PodSample | None = None
     sampled_at: float | None = None
     failure: ScrapeFailure | None = None
+    missing: frozenset[str] = frozenset()
     asked_at: float | None = None
     running: asyncio.Task[None] | None = None
 
@@ -129,6 +134,13 @@ class Targets:
         else:
             target.failure, target.sample, target.sampled_at = None, outcome, ended
             self._observer.scrape(None, ended - started)
+            self._tell_missing(target, outcome)
         causes = (before and before.cause, target.failure and target.failure.cause)
         if causes[0] is not causes[1]:
             self._log.scrape_changed(target.url, target.failure)
+
+    def _tell_missing(self, target: Target, sample: PodSample) -> None:
+        """Tell once when a pod lacks a family (V01); one that has served nothing tells nothing."""
+        if sample.models and sample.missing != target.missing:
+            target.missing = sample.missing
+            self._log.families_changed(target.url, sample.missing)

@@ -130,6 +130,23 @@ def test_every_event_names_what_it_is_about() -> None:
     assert lines[3]["cause"] == "timeout"
 
 
+def test_v01_missing_families_are_named_and_so_is_their_return() -> None:
+    with capture_logs() as lines:
+        log = EventLog()
+        log.families_changed("http://a:1/metrics", frozenset({"ttft", "kv"}))
+        log.families_changed("http://a:1/metrics", frozenset())
+
+    assert lines == [
+        {
+            "event": "families missing",
+            "log_level": "info",
+            "endpoint": "http://a:1/metrics",
+            "families": ["kv", "ttft"],
+        },
+        {"event": "families complete", "log_level": "info", "endpoint": "http://a:1/metrics"},
+    ]
+
+
 def test_json_is_one_object_a_line(pipe: Pipe) -> None:
     writer = configure_logging("json", "info", descriptor=pipe.write_end)
     structlog.get_logger().info("hello", number=1)

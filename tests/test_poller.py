@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -102,6 +102,9 @@ class Notes:
 
     def scrape_changed(self, url: str, failure: ScrapeFailure | None) -> None:
         self.events.append((url, failure and failure.cause))
+
+    def families_changed(self, url: str, missing: frozenset[str]) -> None:
+        self.events.append((f"{url} lacks", sorted(missing)))
 
 
 @dataclass
@@ -327,6 +330,22 @@ async def test_failures_are_told_once_per_change_of_cause() -> None:
 
     told = [event for event in loop.notes.events if event[0] == "a"]
     assert told == [("a", ScrapeCause.REFUSED), ("a", ScrapeCause.RESET), ("a", None)]
+
+
+async def test_v01_a_missing_family_is_told_once_per_pod_and_change() -> None:
+    whole, idle = pod_sample(sample(1)), pod_sample(None)
+    bare = replace(whole, missing=frozenset({"kv"}))
+    older = replace(whole, missing=frozenset({"kv", "ttft"}))
+    refused = ScrapeFailure(ScrapeCause.REFUSED, "connection refused")
+    async with polling(discovery=FakeDiscovery(("a", "b"))) as loop:
+        loop.watch()
+        for answer in (whole, bare, refused, bare, idle, bare, older, whole):
+            loop.scraper.answers["a"] = answer
+            asked = loop.scraper.asked.count("a")
+            await happens(lambda asked=asked: loop.scraper.asked.count("a") >= asked + 3)  # type: ignore[misc]
+
+    told = [event for event in loop.notes.events if event[0].endswith("lacks")]
+    assert told == [("a lacks", ["kv"]), ("a lacks", ["kv", "ttft"]), ("a lacks", [])]
 
 
 async def test_a_large_fleet_is_asked_in_batches() -> None:

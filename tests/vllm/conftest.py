@@ -26,13 +26,15 @@ class Servers:
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
 
-    async def http(self, handler: Handler, *, tls: ssl.SSLContext | None = None) -> str:
+    async def http(
+        self, handler: Handler, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> str:
         """Serve every path with one handler; return the base URL."""
         runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0.1)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        return f"http{'s' if tls else ''}://127.0.0.1:{runner.addresses[0][1]}"
+        await web.TCPSite(runner, host, 0, ssl_context=tls).start()
+        return f"http{'s' if tls else ''}://{host}:{runner.addresses[0][1]}"
 
     async def raw(self, talk: Talk) -> str:
         """Serve bytes; return the base URL."""
