@@ -91,6 +91,28 @@ async def test_d17_a_status_is_told_and_no_body_is_read(
     )
 
 
+async def test_d17_metrics_merged_by_a_sidecar_are_read_and_without_the_pods_are_none(
+    servers: Servers,
+) -> None:
+    """Istio's agent puts its own before the application's; it answers 200 when that is down."""
+    sidecar = (
+        b"# TYPE istio_requests_total counter\n"
+        b'istio_requests_total{reporter="destination",response_code="200"} 7\n'
+        b"# TYPE envoy_server_live gauge\nenvoy_server_live{} 1\n"
+    )
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.path.endswith("/stats/prometheus")
+        return web.Response(body=sidecar + (BODY if request.path.startswith("/up/") else b""))
+
+    url = await servers.http(handler)
+    scraper = servers.scraper()
+
+    assert await scraper.scrape(f"{url}/up/stats/prometheus") == read_exposition(BODY)
+    alone = failed(await scraper.scrape(f"{url}/down/stats/prometheus"))
+    assert alone.cause is ScrapeCause.NO_VLLM_METRICS
+
+
 async def test_d17_a_connection_that_is_reset(servers: Servers) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
