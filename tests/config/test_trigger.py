@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import ipaddress
 import subprocess
 import sys
 import zoneinfo
@@ -10,6 +11,8 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scaler.config.calendars import Holidays
 from scaler.config.keys import OWN_KEYS, VALUE_KEYS
@@ -194,6 +197,20 @@ def test_endpoints_are_normalised_and_count_once(text: str, expected: tuple[str,
 )
 def test_an_endpoint_that_is_no_base_url_is_refused(url: str, message: str) -> None:
     assert problems(endpoints=f"http://good:8000,{url}") == [f"endpoints={url!r}: {message}"]
+
+
+NUMBERS = ["0", "1", "9", "10", "099", "00", "199", "249", "250", "255", "256", "260", "300", ""]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=5).map(".".join))
+def test_a_numeric_host_is_what_the_standard_library_says(host: str) -> None:
+    try:
+        expected = (f"http://{ipaddress.IPv4Address(host)}:8000",)
+    except ValueError:
+        assert problems(endpoints=f"http://{host}:8000")
+    else:
+        assert policy(endpoints=f"http://{host}:8000").endpoints == expected
 
 
 def test_an_endpoint_that_cannot_be_printed_is_refused() -> None:
