@@ -141,7 +141,8 @@ class App:
             await asyncio.gather(self._polling, return_exceptions=True)
             self._polling = None
         if self._poller is not None:
-            self._poller.keep()
+            if self.addresses is not None:  # else nothing was learned that the file should hold
+                self._poller.close()
             self._poller = None
         if self._targets is not None:
             await self._targets.close()

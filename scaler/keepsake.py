@@ -62,7 +62,7 @@ class Keepsake:
             self._kept = _parse(self._path)
         except FileNotFoundError:
             return
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             self._set_aside(error)
 
     def recall(self, key: str, policy: TriggerPolicy, now: Now) -> ScalerState:
@@ -71,16 +71,19 @@ class Keepsake:
         if kept is None:
             return initial_state(policy)
         try:
-            if now.wall.timestamp() - float(kept["at"]) > KEPT_FOR.total_seconds():
-                return initial_state(policy)
-            return load(kept, policy, now)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            state = load(kept, policy, now)
+            return state if _is_young(kept, now) else initial_state(policy)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             self._log.keepsake_trouble(str(self._path), f"entry of {key} ignored: {error!r}")
             return initial_state(policy)
 
     def write(self, states: Mapping[str, ScalerState], now: Now) -> None:
-        """Replace the file. A full disk costs the memory, not the service: it is told once."""
-        self._kept = {key: dump(state, now) for key, state in states.items()}
+        """Replace the file. A full disk costs the memory, not the service: it is told once.
+
+        Triggers that KEDA has not asked about yet keep what the file said of them.
+        """
+        old = {key: kept for key, kept in self._kept.items() if _is_young(kept, now)}
+        self._kept = old | {key: dump(state, now) for key, state in states.items()}
         body = json.dumps({"version": VERSION, "triggers": self._kept})
         fresh = self._path.with_suffix(".tmp")
         try:
@@ -104,6 +107,14 @@ class Keepsake:
         except OSError as second:
             what = f"left in place: {second.strerror}"
         self._log.keepsake_trouble(str(self._path), f"cannot be read ({error!r}), {what}")
+
+
+def _is_young(kept: Any, now: Now) -> bool:
+    """Whether a memory is of today; one that cannot be read is of no day."""
+    try:
+        return now.wall.timestamp() - float(kept["at"]) <= KEPT_FOR.total_seconds()
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _parse(path: Path) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import structlog
 from scaler.linewriter import LineWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
     from scaler.core.model import Decision, ScrapeFailure
@@ -116,6 +118,12 @@ class EventLog:
     def failed(self, key: TriggerKey, error: Exception) -> None:
         """Log a defect with its traceback."""
         self._log.error("decision failed", trigger=str(key), exc_info=error)
+
+    def registered(self, key: TriggerKey, warnings: Sequence[str]) -> None:
+        """Log that KEDA asks about a trigger, and what is doubtful about its metadata."""
+        write = self._log.warning if warnings else self._log.info
+        told = {"warnings": list(warnings)} if warnings else {}
+        write("trigger registered", trigger=str(key), **told)
 
     def forgotten(self, key: TriggerKey) -> None:
         """Log that KEDA no longer asks."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from scaler.core.decide import decide, initial_state
 from scaler.core.model import Decision, PodObservation, Reason, Snapshot
 from scaler.discovery.pods import Found
 from scaler.errors import EndpointNotAllowed
+from scaler.targets import Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +45,6 @@ SPREAD = 0.6
 LONGEST_PAUSE = 0.003
 # A decision on more pods than this (some 2 ms) is made beside the loop: the core is pure.
 QUICK_PODS = 64
-SPREAD = 0.4
 
 
 class DecisionObserver(Protocol):
@@ -71,6 +72,10 @@ class DecisionLog(Protocol):
 
     def failed(self, key: TriggerKey, error: Exception) -> None:
         """Note a defect: the decision could not be made."""
+        ...
+
+    def registered(self, key: TriggerKey, warnings: Sequence[str]) -> None:
+        """Note that KEDA asks about a trigger, and what is doubtful about its metadata."""
         ...
 
     def forgotten(self, key: TriggerKey) -> None:
@@ -127,6 +132,10 @@ class Poller:
         self._keeper = keeper or Forgetful()
         self._kept_at = clock.now().monotonic
         self._watches: dict[TriggerKey, _Watch] = {}
+        # Threads of their own: what hangs in the shared ones must not delay a decision.
+        self._decider = ThreadPoolExecutor(1, thread_name_prefix="decide")
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="state")
+        self._keeping: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
         """Watch triggers as they register, until cancelled."""
@@ -139,14 +148,28 @@ class Poller:
                         state = self._keeper.recall(str(trigger.key), trigger.policy, now)
                         watch = _Watch(self, trigger, state)
                         self._watches[trigger.key] = watch
+                        self._log.registered(trigger.key, trigger.warnings)
                         watch.task = watches.create_task(watch.run(), name=f"watch {trigger.key}")
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(HOUSEKEEPING_SECONDS):
                         await self._store.arrived.wait()
                 self._tidy()
-                if self.now() - self._kept_at >= KEEP_SECONDS:
-                    self._kept_at = self.now()
-                    await asyncio.to_thread(self.keep)
+                self._keep_now_and_then()
+
+    def _keep_now_and_then(self) -> None:
+        """Have the disk's thread remember all triggers; a disk that hangs is not waited for."""
+        busy = self._keeping is not None and not self._keeping.done()
+        if busy or self.now() - self._kept_at < KEEP_SECONDS:
+            return
+        self._kept_at = self.now()
+        self._keeping = asyncio.get_running_loop().run_in_executor(self._disk, self.keep)
+
+    def close(self) -> None:
+        """Remember all triggers a last time, after :meth:`run` has ended."""
+        self._decider.shutdown(wait=False, cancel_futures=True)
+        self._disk.shutdown(wait=False, cancel_futures=True)
+        if self._keeping is None or self._keeping.done():
+            self.keep()
 
     def keep(self) -> None:
         """Remember all triggers for the next start."""
@@ -192,8 +215,8 @@ class Poller:
             if len(found.pods) <= QUICK_PODS:
                 decision, newer = decide(snapshot, state, trigger.policy, now)
             else:
-                decision, newer = await asyncio.to_thread(
-                    decide, snapshot, state, trigger.policy, now
+                decision, newer = await asyncio.get_running_loop().run_in_executor(
+                    self._decider, decide, snapshot, state, trigger.policy, now
                 )
         except Exception as error:  # noqa: BLE001 - a defect for one trigger must not stop the rest
             self._log.failed(trigger.key, error)
@@ -213,19 +236,25 @@ class Poller:
             failure=target.failure,
         )
 
-    async def ask(self, pods: Sequence[FoundPod], *, hurry: bool) -> set[asyncio.Task[None]]:
+    async def ask(
+        self, pods: Sequence[FoundPod], lanes: Lanes, *, hurry: bool
+    ) -> set[asyncio.Task[None]]:
         """Start the scrapes of all pods and return those that run."""
         running = set()
         pause = 0.0
         if len(pods) > QUICK_PODS and not hurry:
             pause = min(LONGEST_PAUSE, SPREAD * self._settings.interval / len(pods))
         for pod in pods:
-            scrape = self._targets.ask(pod.url)
+            scrape = self._targets.ask(pod.url, lanes)
             if scrape is not None:
                 running.add(scrape)
             if pause:
                 await asyncio.sleep(pause)
         return running
+
+    def lanes(self) -> Lanes:
+        """Return a trigger's share of what is asked at once."""
+        return Lanes(self._settings)
 
     def swept(self, since: float) -> None:
         """Note the end of a sweep that began at ``since`` (monotonic)."""
@@ -255,6 +284,7 @@ class _Watch:
         self._trigger = trigger
         self.state = state
         self._sequence = 0
+        self._lanes = poller.lanes()
         self.found = Found()
         self.task: asyncio.Task[None] | None = None
 
@@ -271,7 +301,7 @@ class _Watch:
     async def _sweep(self, started: float) -> None:
         self.found = await self._poller.find(self._trigger)
         first = self._trigger.decision is None
-        slow = await self._poller.ask(self.found.pods, hurry=first)
+        slow = await self._poller.ask(self.found.pods, self._lanes, hurry=first)
         slow = await _wait(slow, FIRST_PATIENCE if first else PATIENCE * self._poller.interval)
         await self._decide()
         # The slow ones have until the next sweep; what they say is published once they said it.

@@ -90,7 +90,9 @@ class Usage:
         seconds = after.at.monotonic - before.at.monotonic
         if before.reason is Reason.CANNOT_LIST_PODS or not 0 < seconds <= UNSEEN_SECONDS:
             return
-        self.replica_seconds += before.counts.total * seconds
+        # An unschedulable pod holds no GPU.
+        holding = before.counts.total - before.counts.unschedulable
+        self.replica_seconds += holding * seconds
         self.static_replica_seconds += (max_replicas or 0) * seconds
 
 

@@ -2,8 +2,12 @@
 
 An overloaded vLLM takes seconds to answer, and a heavily scraped one gets slower (sglang #28157),
 so two triggers on one pod share its scrape, and a pod that hangs is asked again only when it has
-answered or timed out. Pods that timed out last time wait in a lane of their own: a hundred hung
-pods cost the healthy ones nothing.
+answered or timed out.
+
+How many are asked at once is bounded twice. Pods that have answered well wait in one lane, pods
+that never did or that keep timing out in another, so that the healthy do not queue behind the hung.
+And each trigger has its own share of both (:class:`Lanes`), so that one tenant's dead endpoints,
+two thousand at most, do not blind the others.
 """
 
 from __future__ import annotations
@@ -20,7 +24,9 @@ if TYPE_CHECKING:
     from scaler.clock import Clock
     from scaler.config.settings import ScrapeSettings
 
-SLOW_LANE = 16  # hung pods asked at once
+UNPROVEN = 256  # pods asked at once that never answered well, or keep timing out: of all triggers
+UNPROVEN_SHARE = 32  # and of one trigger
+PATIENCE = 3  # time-outs in a row after which a pod that once answered counts as unproven
 
 
 class Scrape(Protocol):
@@ -61,7 +67,21 @@ class Target:
     failure: ScrapeFailure | None = None
     missing: frozenset[str] = frozenset()
     asked_at: float | None = None
+    timeouts: int = 0  # in a row
     running: asyncio.Task[None] | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether the pod has answered well and is likely to do so again."""
+        return self.sample is not None and self.timeouts < PATIENCE
+
+
+class Lanes:
+    """One trigger's share of what is asked at once: half of the proven lane, some unproven."""
+
+    def __init__(self, settings: ScrapeSettings) -> None:
+        self.proven = asyncio.Semaphore(max(1, settings.concurrency // 2))
+        self.unproven = asyncio.Semaphore(UNPROVEN_SHARE)
 
 
 class Targets:
@@ -82,8 +102,8 @@ class Targets:
         self._log = log
         # Two triggers on one pod tick at their own phase; half an interval old is young enough.
         self._young = settings.interval / 2
-        self._fast = asyncio.Semaphore(settings.concurrency)
-        self._slow = asyncio.Semaphore(SLOW_LANE)
+        self._proven = asyncio.Semaphore(settings.concurrency)
+        self._unproven = asyncio.Semaphore(UNPROVEN)
         self._targets: dict[str, Target] = {}
 
     def get(self, url: str) -> Target:
@@ -93,8 +113,11 @@ class Targets:
             target = self._targets[url] = Target(url)
         return target
 
-    def ask(self, url: str) -> asyncio.Task[None] | None:
-        """Scrape the endpoint unless a scrape runs or has just ended; return the one that runs."""
+    def ask(self, url: str, lanes: Lanes) -> asyncio.Task[None] | None:
+        """Scrape the endpoint unless a scrape runs or has just ended; return the one that runs.
+
+        ``lanes`` are those of the trigger that asks.
+        """
         target = self.get(url)
         if target.running is not None:
             return target.running
@@ -102,7 +125,7 @@ class Targets:
         if target.asked_at is not None and now - target.asked_at < self._young:
             return None
         target.asked_at = now
-        target.running = asyncio.create_task(self._scrape(target), name=f"scrape {url}")
+        target.running = asyncio.create_task(self._scrape(target, lanes), name=f"scrape {url}")
         return target.running
 
     def keep_only(self, urls: Iterable[str]) -> None:
@@ -118,10 +141,12 @@ class Targets:
         self.keep_only(())
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _scrape(self, target: Target) -> None:
-        hung = target.failure is not None and target.failure.cause is ScrapeCause.TIMEOUT
+    async def _scrape(self, target: Target, lanes: Lanes) -> None:
+        mine, everybodys = (
+            (lanes.proven, self._proven) if target.proven else (lanes.unproven, self._unproven)
+        )
         try:
-            async with self._slow if hung else self._fast:
+            async with mine, everybodys:
                 started = self._clock.now().monotonic
                 outcome = await self._scraper.scrape(target.url)
                 ended = self._clock.now().monotonic
@@ -130,9 +155,12 @@ class Targets:
         before = target.failure
         if isinstance(outcome, ScrapeFailure):
             target.failure = outcome
+            timed_out = outcome.cause is ScrapeCause.TIMEOUT
+            target.timeouts = target.timeouts + 1 if timed_out else 0
             self._observer.scrape(outcome.cause, ended - started)
         else:
             target.failure, target.sample, target.sampled_at = None, outcome, ended
+            target.timeouts = 0
             self._observer.scrape(None, ended - started)
             self._tell_missing(target, outcome)
         causes = (before and before.cause, target.failure and target.failure.cause)

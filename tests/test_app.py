@@ -346,6 +346,23 @@ async def test_a_restart_with_a_state_directory_holds_the_last_answer(tmp_path: 
     assert value == 7
 
 
+async def test_a_start_that_fails_leaves_the_state_alone(tmp_path: Path) -> None:
+    async with world(state_dir=tmp_path) as w:
+        w.pods[0].waiting = 33
+        await w.keda.until(lambda v: v == 7)
+    before = (tmp_path / "triggers.json").read_text()
+    async with world() as w:
+        assert w.app.addresses is not None
+        taken = Address("127.0.0.1", w.app.addresses.grpc_port)
+        second = Settings(
+            grpc_address=taken, http_address=ANY, page_address=ANY, state_dir=tmp_path
+        )
+        with pytest.raises(OSError, match="cannot bind"):
+            await App(second).start()
+
+    assert (tmp_path / "triggers.json").read_text() == before
+
+
 async def test_p09_a_port_that_is_taken_is_named() -> None:
     async with world() as w:
         assert w.app.addresses is not None

@@ -93,6 +93,12 @@ def test_an_empty_memory_survives_too() -> None:
     assert load(dump(fleet.state, fleet.now), POLICY, fleet.now) == initial_state(POLICY)
 
 
+def kept_entry(**changes: object) -> dict[str, object]:
+    """An entry of the file at 08:00:00, with what a test spoils."""
+    kept = dump(Fleet(POLICY).state, ManualClock(START).now())
+    return kept | {"at": 1764489600.0} | changes
+
+
 class TestFile:
     def test_written_and_read(self, tmp_path: Path) -> None:
         fleet, clock = busy_fleet(), ManualClock(START + timedelta(minutes=91))
@@ -148,8 +154,39 @@ class TestFile:
 
         assert "larger than" in troubles.told[0]
 
+    def test_what_keda_has_not_asked_about_yet_is_kept(self, tmp_path: Path) -> None:
+        """A quick second restart, or a poll that is a minute away, loses nothing."""
+        fleet = busy_fleet()
+        Keepsake(tmp_path, Troubles()).write({"a": fleet.state, "b": fleet.state}, fleet.now)
+        again = Keepsake(tmp_path, Troubles())
+        again.read()
+        again.write({"a": fleet.state}, fleet.now)
+        third = Keepsake(tmp_path, Troubles())
+        third.read()
+
+        assert third.recall("b", POLICY, fleet.now).desired == 6
+        fleet.sleep(25 * 3600)
+        third.write({}, fleet.now)
+        assert json.loads((tmp_path / FILE_NAME).read_text())["triggers"] == {}
+
+    def test_nesting_without_end_is_a_broken_file(self, tmp_path: Path) -> None:
+        (tmp_path / FILE_NAME).write_text("[" * 100_000)
+        keepsake = Keepsake(tmp_path, troubles := Troubles())
+
+        keepsake.read()
+
+        assert "set aside" in troubles.told[0]
+
     @pytest.mark.parametrize(
-        "entry", [{}, {"at": "soon"}, 3, {"at": 1764489600.0}], ids=["empty", "text", "int", "part"]
+        "entry",
+        [
+            pytest.param({}, id="empty"),
+            pytest.param({"at": "soon"}, id="text"),
+            pytest.param(3, id="int"),
+            pytest.param({"at": 1764489600.0}, id="part"),
+            pytest.param(kept_entry(desired=1e999), id="infinite replicas"),
+            pytest.param(kept_entry(busy_ago=1e999), id="infinite age"),
+        ],
     )
     def test_a_broken_entry_costs_only_itself(self, tmp_path: Path, entry: Any) -> None:
         (tmp_path / FILE_NAME).write_text(json.dumps({"version": 1, "triggers": {"k": entry}}))
@@ -160,6 +197,7 @@ class TestFile:
 
         assert keepsake.recall("k", POLICY, now) == initial_state(POLICY)
         assert "entry of k ignored" in troubles.told[0]
+        keepsake.write({}, now)  # which is not stopped by it either
 
     def test_what_cannot_be_written_is_told_once(self, tmp_path: Path) -> None:
         keepsake = Keepsake(tmp_path / "gone", troubles := Troubles())

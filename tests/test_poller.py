@@ -17,10 +17,10 @@ from scaler.discovery.pods import Found, FoundPod
 from scaler.errors import EndpointNotAllowed
 from scaler.poller import Poller
 from scaler.store import Store
-from scaler.targets import SLOW_LANE, Targets
+from scaler.targets import PATIENCE, UNPROVEN_SHARE, Targets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from scaler.clock import Clock
     from scaler.core.model import Decision
@@ -54,14 +54,16 @@ class FakeDiscovery:
     pods: tuple[str, ...] = ("a",)
     instead: Callable[[], Found] | None = None
     gate: asyncio.Event | None = None
+    by_name: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     async def find(self, namespace: str, name: str, policy: TriggerPolicy) -> Found:
-        del namespace, name, policy
+        del namespace, policy
         if self.gate is not None:
             await self.gate.wait()
         if self.instead is not None:
             return self.instead()
-        return Found(tuple(FoundPod(pod, pod) for pod in self.pods))
+        pods = self.by_name.get(name, self.pods)
+        return Found(tuple(FoundPod(pod, pod) for pod in pods))
 
 
 @dataclass
@@ -96,6 +98,9 @@ class Notes:
     def failed(self, key: TriggerKey, error: Exception) -> None:
         del key
         self.events.append(("failed", str(error)))
+
+    def registered(self, key: TriggerKey, warnings: Sequence[str]) -> None:
+        self.events.append(("registered", (key.name, tuple(warnings))))
 
     def forgotten(self, key: TriggerKey) -> None:
         self.events.append(("forgotten", key.name))
@@ -203,19 +208,39 @@ async def test_a_late_answer_is_published_before_the_next_sweep() -> None:
     assert scraper.asked == ["a", "b"]
 
 
-async def test_pods_that_hung_wait_in_a_lane_of_their_own() -> None:
-    settings = ScrapeSettings(interval=0.1, timeout=5.0, concurrency=4)
-    hung = [f"hung-{n}" for n in range(SLOW_LANE + 8)]
-    timed_out = ScrapeFailure(ScrapeCause.TIMEOUT, "no answer within 5 s")
-    scraper = FakeScraper(answers=dict.fromkeys(hung, timed_out))
-    async with polling(scraper, FakeDiscovery((*hung, "a")), settings=settings) as loop:
-        trigger = loop.watch(quorum="0.01")
-        await until(trigger, lambda d: all(p.failure or p.pod == "a" for p in d.pods))
-        scraper.gates = {url: asyncio.Event() for url in hung}
-        scraper.asked.clear()
-        await happens(lambda: scraper.asked.count("a") >= 3)
+async def test_one_tenants_hung_endpoints_do_not_blind_another() -> None:
+    """Two thousand endpoints that never answer, and a trigger that comes after them."""
+    hung = tuple(f"hung-{n}" for n in range(2000))
+    never = asyncio.Event()
+    scraper = FakeScraper(gates=dict.fromkeys(hung, never))
+    discovery = FakeDiscovery(by_name={"mass": hung, "honest": ("a", "b")})
+    async with polling(scraper, discovery) as loop:
+        loop.watch("mass")
+        await happens(lambda: len(scraper.asked) >= UNPROVEN_SHARE)
+        honest = loop.watch("honest")
+        first = await honest.first_decision(5)
+        later = await until(honest, lambda d: d.sequence >= 4)
 
-    assert sum(url != "a" for url in scraper.asked) == SLOW_LANE
+    assert first is not None
+    assert (first.valid, later.valid, later.counts.fresh) == (True, True, 2)
+    assert sum(url.startswith("hung") for url in scraper.asked) == UNPROVEN_SHARE
+
+
+async def test_one_hiccup_of_a_pod_that_answers_does_not_send_it_to_the_unproven() -> None:
+    timed_out = ScrapeFailure(ScrapeCause.TIMEOUT, "no answer within 5 s")
+    async with polling() as loop:
+        trigger = loop.watch()
+        await until(trigger, lambda d: d.valid)
+        loop.scraper.answers["a"] = timed_out
+        proven = []
+        for count in range(1, PATIENCE + 1):
+            await happens(lambda count=count: loop.targets.get("a").timeouts == count)  # type: ignore[misc]
+            proven.append(loop.targets.get("a").proven)
+        loop.scraper.answers.clear()
+        await happens(lambda: loop.targets.get("a").timeouts == 0)
+
+    assert proven == [True] * (PATIENCE - 1) + [False]
+    assert loop.targets.get("a").proven or loop.targets.get("a").sample is None
 
 
 async def test_two_triggers_on_one_pod_share_its_scrape() -> None:
@@ -288,6 +313,16 @@ async def test_a_defect_is_an_invalid_answer_and_stops_nothing(
     assert ("failed", "defect") in loop.notes.events
     assert (bad.desired, bad.active) == (1, True)
     assert good.valid
+
+
+async def test_doubtful_metadata_is_told_once_when_the_trigger_registers() -> None:
+    async with polling() as loop:
+        trigger = loop.watch(targetWaitng="7")
+        await until(trigger, lambda d: d.sequence >= 3)
+
+    [told] = [event for event in loop.notes.events if event[0] == "registered"]
+    assert told == ("registered", ("llama", trigger.warnings))
+    assert "targetWaiting" in trigger.warnings[0]
 
 
 async def test_what_keda_no_longer_asks_about_is_forgotten() -> None:

@@ -74,8 +74,8 @@ def active(case: Case) -> bool:
         if case.state.active is not None:
             return case.state.active
         return case.counts.total > 0 or case.snapshot.discovery_error is not None
-    if case.counts.starting:
-        return True
+    if case.counts.starting or (case.sight is Sight.PARTIAL and case.state.active):
+        return True  # what is not seen may be busy
     return case.busy_at is not None and case.at - case.busy_at <= case.policy.active_hold
 
 
@@ -97,14 +97,19 @@ def answer(case: Case) -> Answer:
 def _recommend(case: Case) -> Answer:
     """Composite and spare, floors, occupied places."""
     if case.sight is Sight.STARTING:
-        # Demand is unknown until one of them serves: keep what was asked for.
-        given = Answer(case.reading.confirmed_starting, Reason.STARTING)
+        # Demand is unknown until one of them serves: keep what was asked for, and for a while what
+        # was answered before they all went back to starting.
+        held = case.state.desired if _within_hold(case) and case.state.desired else 0
+        given = Answer(max(case.reading.confirmed_starting, held), Reason.STARTING)
     else:
         given = _from_load(case)
     floors = case.floors
     given.raise_to(floors.schedule, Reason.SCHEDULE_FLOOR)
     given.raise_to(floors.forecast, Reason.FORECAST_FLOOR)
-    if given.desired and case.reading.occupied:
+    if case.reading.occupied:
+        if not given.desired:
+            # Not zero: what hangs may be needed, and only the activity decides on zero (case V07).
+            given.reason = Reason.OCCUPIED
         given.desired += case.reading.occupied
         given.guards.append(Guard.OCCUPIED)
     return given

@@ -27,7 +27,7 @@ def decide(
 ) -> tuple[Decision, ScalerState]:
     """Return the answer for this snapshot, and the memory for the next one. Pure."""
     at = now.monotonic
-    reading = read_pods(snapshot, state.pods, policy, at)
+    reading = read_pods(snapshot, state, policy, at)
     window = state.window.push(reading.deltas, at)
     since = waiting_since(state.waiting_since, reading.load, at)
     fleet, pace = measure(
@@ -43,7 +43,8 @@ def decide(
     signals, infeasible = read_signals(inputs, policy)
     bound, composite = binding(signals)
     sight, trouble = look(snapshot, reading, policy, composite)
-    demand = composite if sight in (Sight.CLEAR, Sight.EMPTY) else None
+    # Where no pod can show demand, its absence is no sign that a spike stayed away.
+    demand = composite if sight is Sight.CLEAR else None
     floors, schedule, spikes = read_floors(snapshot, state, policy, demand, now)
     case = Case(
         snapshot=snapshot,
@@ -80,17 +81,19 @@ def decide(
         notes=_notes(case, infeasible=infeasible),
         infeasible_promise=infeasible,
         oldest_sample_age=reading.oldest_age,
+        resets=reading.resets,
     )
     remembered = ScalerState(
         window=window,
         # Pods that cannot be listed are not gone.
         pods=state.pods if snapshot.discovery_error is not None else reading.memories,
         desired=given.desired if _rests_on_data(case, given) else state.desired,
-        sighted_at=at if sight in SIGHTED else state.sighted_at,
+        sighted_at=at if sight in (Sight.CLEAR, Sight.EMPTY) else state.sighted_at,
         active=decision.active,
         busy_at=case.busy_at,
         waiting_since=since,
         tokens_per_request=fleet.tokens_per_request or state.tokens_per_request,
+        model=reading.model or state.model,
         peak_running=_peak_running(reading, state.peak_running),
         schedule=schedule,
         schedule_lead=policy.lead(snapshot.learned_cold_start),

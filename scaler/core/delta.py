@@ -37,10 +37,10 @@ class Delta:
     start: float
     end: float
     counts: Mapping[Count, float]
-    first_tokens: float
     arrivals_by_finish: float
     arrivals_by_first_token: float
     latencies: Mapping[tuple[Latency, Bounds], tuple[Counts, float]]
+    reset: bool = False  # the counters started anew
 
     def part(self, begin: float, end: float) -> Delta:
         """Return the share of this change that falls between two instants, as if it were even."""
@@ -49,7 +49,6 @@ class Delta:
             begin,
             end,
             {name: change * share for name, change in self.counts.items()},
-            self.first_tokens * share,
             self.arrivals_by_finish * share,
             self.arrivals_by_first_token * share,
             {
@@ -62,8 +61,8 @@ class Delta:
     def moved(self) -> bool:
         """Whether anything was served or arrived: activity that gauges may have missed."""
         return bool(
-            self.first_tokens
-            or self.arrivals_by_finish
+            self.arrivals_by_finish
+            or self.counts.get(Count.FIRST_TOKENS)
             or self.counts.get(Count.FINISHED)
             or self.counts.get(Count.GENERATION_TOKENS)
         )
@@ -86,23 +85,27 @@ def delta(
         return None
     counts = _count_changes(before, after)
     fell = _fell(before, after, counts)
-    if restarted or (restarted is None and fell is _RESTART):
+    reset = bool(restarted) or (restarted is None and fell is _RESTART)
+    if reset:
         before = NOTHING
         counts = dict(after.counts)
     elif fell is not None:
         return None
     if _absurd(counts, end - start):
         return None
-    first_tokens = _observations(after, Latency.TTFT) - _observations(before, Latency.TTFT)
+    first_tokens = 0.0
+    if Latency.TTFT in after.latencies:
+        first_tokens = _observations(after, Latency.TTFT) - _observations(before, Latency.TTFT)
+        counts[Count.FIRST_TOKENS] = first_tokens
     in_flight = after.running + after.waiting - before.running - before.waiting
     return Delta(
         start,
         end,
         counts,
-        first_tokens,
         max(0.0, counts.get(Count.FINISHED, 0.0) + in_flight),
         max(0.0, first_tokens + after.waiting - before.waiting),
         _latency_changes(before, after),
+        reset,
     )
 
 
@@ -174,7 +177,6 @@ def add_up(parts: Sequence[Delta]) -> Delta:
         min([part.start for part in parts]),
         max([part.end for part in parts]),
         _add_counts([part.counts for part in parts]),
-        sum([part.first_tokens for part in parts]),
         sum([part.arrivals_by_finish for part in parts]),
         sum([part.arrivals_by_first_token for part in parts]),
         _add_latencies([part.latencies for part in parts]),

@@ -58,7 +58,7 @@ def read_floors(
 
 def opening(window: OpenWindow) -> str:
     """Return the name of one opening of one window, the same in every process."""
-    return f"{window.opened_at.isoformat()} {describe(window.window)}"
+    return f"{window.opened_at.isoformat()} {window.floor} at {describe(window.window)}"
 
 
 def _watch(

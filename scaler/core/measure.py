@@ -93,9 +93,9 @@ def tokens_per_request(total: WindowTotal) -> float | None:
     None while too few requests finished in the window to say.
     """
     finished = total.change(Count.OUTPUT_LENGTH_COUNT)
-    first_tokens = total.first_token_rate * total.seconds
+    first_tokens = total.change(Count.FIRST_TOKENS)
     prompt = total.change(Count.PROMPT_TOKENS)
-    if finished is None or prompt is None or finished < ENOUGH_FINISHED or first_tokens <= 0:
+    if finished is None or finished < ENOUGH_FINISHED or prompt is None or not first_tokens:
         return None
     computed = max(0.0, prompt - (total.change(Count.CACHED_TOKENS) or 0.0))
     answer = (total.change(Count.OUTPUT_LENGTH_SUM) or 0.0) / finished
@@ -105,9 +105,14 @@ def tokens_per_request(total: WindowTotal) -> float | None:
 def _expected_wait(
     waiting: float, first_token_rate: float | None, since: float | None, now: float
 ) -> float | None:
-    """ΣW over first tokens a second; with none of late, at least the time since W rose."""
+    """ΣW over first tokens a second; with none of late, at least the time since W rose.
+
+    None while requests wait and nothing is known of first tokens.
+    """
     if waiting <= 0:
         return 0.0
-    if first_token_rate:
+    if first_token_rate is None:
+        return None
+    if first_token_rate > 0:
         return waiting / first_token_rate
     return None if since is None else now - since

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from scaler.core.state import SpikeWatch, initial_state
@@ -43,7 +44,7 @@ def load(kept: Mapping[str, Any], policy: TriggerPolicy, now: Now) -> ScalerStat
     Raises ValueError, KeyError or TypeError where ``kept`` is not what :func:`dump` wrote.
     """
     # A wall clock that was set back meanwhile must not make the past lie ahead.
-    since = max(0.0, now.wall.timestamp() - float(kept["at"]))
+    since = max(0.0, now.wall.timestamp() - (_number(kept["at"]) or 0.0))
     return replace(
         initial_state(policy),
         desired=None if kept["desired"] is None else int(kept["desired"]),
@@ -61,8 +62,14 @@ def _ago(instant: float | None, now: Now) -> float | None:
 
 
 def _instant(ago: Any, since: float, now: Now) -> float | None:
-    return None if ago is None else now.monotonic - max(0.0, float(ago)) - since
+    seconds = _number(ago)
+    return None if seconds is None else now.monotonic - max(0.0, seconds) - since
 
 
 def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+    if value is None:
+        return None
+    number = float(value)
+    if not isfinite(number):
+        raise ValueError(f"{number} is not a number to keep")
+    return number

@@ -37,6 +37,7 @@ class Count(StrEnum):
     FINISHED = "finished"  # requests, all finish reasons but abort
     ERRORS = "errors"  # requests that finished with an error
     REJECTIONS = "rejections"  # requests refused by admission control (vLLM 0.32+)
+    FIRST_TOKENS = "first_tokens"  # the TTFT histogram's count; present in deltas only
     PROMPT_TOKENS = "prompt_tokens"
     CACHED_TOKENS = "cached_tokens"  # prompt tokens served from the prefix cache
     GENERATION_TOKENS = "generation_tokens"
@@ -214,6 +215,7 @@ class Reason(StrEnum):
     SCHEDULE_FLOOR = "schedule_floor"
     FORECAST_FLOOR = "forecast_floor"
     STARTING = "starting"  # no pod is ready yet; those asked for are kept
+    OCCUPIED = "occupied"  # nothing else is needed, but pods hold a place and cannot serve
     DOWN_RATIO = "down_ratio"
     MIN_REPLICAS = "min_replicas"
     MAX_REPLICAS = "max_replicas"
@@ -400,3 +402,4 @@ class Decision:
     notes: tuple[str, ...] = ()  # e.g. infeasible_promise, in words
     infeasible_promise: bool = False
     oldest_sample_age: float | None = None
+    resets: int = 0  # pods whose counters started anew since the decision before

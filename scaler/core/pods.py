@@ -10,9 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from scaler.core.delta import NOTHING, Delta, delta
+from scaler.core.delta import NOTHING, Delta
 from scaler.core.model import (
-    Count,
     ModelSample,
     PodCounts,
     PodLife,
@@ -22,13 +21,14 @@ from scaler.core.model import (
     ScrapeCause,
     ScrapeFailure,
 )
-from scaler.core.state import PodMemory
+from scaler.core.observe import choose_model, remember
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scaler.core.model import PodSample, Snapshot
+    from scaler.core.model import Snapshot
     from scaler.core.policy import TriggerPolicy
+    from scaler.core.state import PodMemory, ScalerState
 
 # How many cold starts a pod may take before it is plainly stuck.
 OVERDUE_COLD_STARTS = 3
@@ -42,6 +42,8 @@ _NOT_SERVING = {
 }
 _WITHOUT_DATA = frozenset({PodState.STALE, PodState.MISSING})
 _EXPECTED = _WITHOUT_DATA | {PodState.FRESH, PodState.STALLED}
+# Pods that are known to carry no load that another replica could serve.
+_WITHOUT_LOAD = frozenset({PodState.SLEEPING, PodState.STALLED, PodState.TERMINATING})
 # What a pod that stands in one of these states still holds: a place (and a GPU) without serving.
 _OCCUPYING = frozenset({PodState.STALLED, PodState.CRASH_LOOPING})
 
@@ -82,6 +84,7 @@ class FleetReading:
     confirmed_starting: int = 0
     occupied: int = 0
     oldest_age: float | None = None
+    resets: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,8 @@ class _Limits:
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: TriggerPolicy) -> _Limits:
-        return cls(snapshot.fresh_for, policy.stall_after, OVERDUE_COLD_STARTS * policy.cold_start)
+        cold_start = snapshot.learned_cold_start or policy.cold_start
+        return cls(snapshot.fresh_for, policy.stall_after, OVERDUE_COLD_STARTS * cold_start)
 
 
 @dataclass(slots=True)
@@ -110,32 +114,35 @@ class _Gathered:
 
 
 def read_pods(
-    snapshot: Snapshot, memories: Mapping[str, PodMemory], policy: TriggerPolicy, now: float
+    snapshot: Snapshot, state: ScalerState, policy: TriggerPolicy, now: float
 ) -> FleetReading:
     """Return every pod's state and the fleet's load at ``now`` (monotonic seconds).
 
     A ready pod without data counts with its last value for ``holdSeconds`` and then with the
     fleet's mean: a level may be replayed, and a pod that stopped answering under load is not idle.
     """
-    model, models = _choose_model(snapshot.pods, policy.model)
+    model, models = choose_model(
+        snapshot.pods, policy.model, state.model, fresh_since=now - snapshot.fresh_for
+    )
     limits = _Limits.of(snapshot, policy)
     gathered = _Gathered()
     confirmed = 0
     for observation in snapshot.pods:
-        memory, change, failure = _remember(observation, memories, model, now)
+        memory, change, failure = remember(observation, state.pods, model, now)
         gathered.memories[observation.pod] = memory
         if change is not None:
             gathered.deltas.append(change)
-        state = _state(observation, memory, failure, limits, now)
-        confirmed += state is PodState.STARTING and observation.life is PodLife.STARTING
-        _gather(gathered, state, memory, policy, now)
-        gathered.views.append(_view(observation, state, memory, failure, now))
+        stands = _state(observation, memory, failure, limits, now)
+        confirmed += stands is PodState.STARTING and observation.life is PodLife.STARTING
+        _gather(gathered, stands, memory, policy, now)
+        gathered.views.append(_view(observation, stands, memory, failure, now))
     return FleetReading(
         views=tuple(gathered.views),
         counts=_count([view.state for view in gathered.views]),
         memories=gathered.memories,
         deltas=tuple(gathered.deltas),
         load=None if snapshot.discovery_error is not None else _load(gathered),
+        resets=sum(change.reset for change in gathered.deltas),
         model=model,
         models=models,
         confirmed_starting=confirmed,
@@ -144,76 +151,6 @@ def read_pods(
             (v.age for v in gathered.views if v.state in _EXPECTED and v.age is not None),
             default=None,
         ),
-    )
-
-
-def _choose_model(
-    pods: Sequence[PodObservation], wanted: str | None
-) -> tuple[str | None, tuple[str, ...]]:
-    """Return the model to read, and all models where that choice is the user's to make."""
-    if wanted is not None:
-        return wanted, ()
-    names = {name for pod in pods if pod.sample is not None for name in pod.sample.models}
-    if len(names) > 1:
-        return None, tuple(sorted(names))
-    return next(iter(names), None), ()
-
-
-def _remember(
-    observation: PodObservation, memories: Mapping[str, PodMemory], model: str | None, now: float
-) -> tuple[PodMemory, Delta | None, ScrapeFailure | None]:
-    """Return the pod's memory after this observation, what changed, and why it has no data."""
-    memory = memories.get(observation.pod) or PodMemory(first_seen=now)
-    sample, sampled_at = observation.sample, observation.sampled_at
-    if sample is None or sampled_at is None or sampled_at == memory.sampled_at:
-        return memory, None, observation.failure
-    picked = _pick(sample, model)
-    if picked is None:
-        return memory, None, _other_model(sample, model)
-    change = None
-    moved = True
-    if memory.sample is not None and memory.sampled_at is not None:
-        restarted = _restarted(memory.process_start, sample.process_start)
-        change = delta(memory.sample, picked, memory.sampled_at, sampled_at, restarted=restarted)
-        moved = bool(restarted) or _moved(memory.sample, picked)
-    idle = picked.running + picked.waiting == 0
-    moved_at = sampled_at if moved or idle else memory.moved_at
-    newer = PodMemory(memory.first_seen, picked, sampled_at, moved_at, sample.process_start)
-    return newer, change, observation.failure
-
-
-def _pick(sample: PodSample, model: str | None) -> ModelSample | None:
-    if not sample.models:
-        return NOTHING  # families declared, nothing served yet: idle
-    return sample.models.get(model) if model is not None else None
-
-
-def _other_model(sample: PodSample, model: str | None) -> ScrapeFailure:
-    served = ", ".join(sorted(sample.models))
-    wanted = "no `model` is given" if model is None else f"the trigger wants {model!r}"
-    return ScrapeFailure(ScrapeCause.OTHER_MODEL, f"serves {served}; {wanted}")
-
-
-def _restarted(before: float | None, after: float | None) -> bool | None:
-    """Whether the process is a new one; None when the server does not export its start."""
-    if before is None or after is None:
-        return None
-    return abs(after - before) > 1.0
-
-
-def _moved(before: ModelSample, after: ModelSample) -> bool:
-    """Whether any counter moved.
-
-    Finished requests and their histograms stand still for minutes under long answers; tokens do
-    not. A body without token counters gives no reason to doubt its gauges (cases V07, V09).
-    """
-    if Count.GENERATION_TOKENS not in after.counts:
-        return True
-    if before.counts != after.counts:
-        return True
-    return any(
-        kind not in before.latencies or before.latencies[kind].count != histogram.count
-        for kind, histogram in after.latencies.items()
     )
 
 
@@ -229,10 +166,10 @@ def _state(
         return not_serving
     if memory.sample is None or memory.sampled_at is None:
         return _state_of_unseen(observation, memory, failure, limits, now)
-    if memory.sample.sleeping:
-        return PodState.SLEEPING
     if now - memory.sampled_at > limits.fresh_for:
         return PodState.STALE
+    if memory.sample.sleeping:
+        return PodState.SLEEPING
     # A pod whose gauges are frozen is no demand and no capacity (vllm #22545, case V07).
     frozen_for = memory.sampled_at - (memory.moved_at or memory.sampled_at)
     return PodState.STALLED if frozen_for > limits.stall_after else PodState.FRESH
@@ -261,7 +198,8 @@ def _gather(
     elif state in _WITHOUT_DATA:
         seen = memory.sampled_at
         if memory.sample is not None and seen is not None and now - seen <= policy.hold_seconds:
-            gathered.held.append(memory.sample)
+            # A sleeping engine's gauges are frozen: they say nothing of its load.
+            gathered.held.append(NOTHING if memory.sample.sleeping else memory.sample)
         else:
             gathered.unknown += 1
 
@@ -308,8 +246,9 @@ def _count(states: Sequence[PodState]) -> PodCounts:
 def _load(gathered: _Gathered) -> Load | None:
     known = gathered.fresh + gathered.held
     if not known:
-        # Only frozen pods, or none that is expected to serve: they carry no demand.
-        return None if gathered.unknown else Load(0.0, 0.0, {}, None, None, None)
+        # No pod at all, or only such as are known to carry nothing, is zero; the rest is unknown.
+        idle = all(view.state in _WITHOUT_LOAD for view in gathered.views)
+        return Load(0.0, 0.0, {}, None, None, None) if idle else None
     reasons: dict[str, float] = {}
     for sample in known:
         for reason, value in sample.waiting_by_reason.items():

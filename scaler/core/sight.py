@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from math import ceil
 from typing import TYPE_CHECKING
 
 from scaler.core.model import PodState, Reason
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from scaler.core.policy import TriggerPolicy
 
 Trouble = tuple[Reason, str]
+
+# 0.55 of 100 is 55, whatever floating point makes of it.
+DUST = 1e-9
 
 
 class Sight(Enum):
@@ -49,7 +53,7 @@ def _look_at_ready_pods(
     counts = reading.counts
     if counts.fresh == 0:
         return Sight.BLIND, (Reason.NO_DATA, _usable(reading))
-    if counts.fresh < policy.quorum * counts.ready:
+    if counts.fresh < ceil(policy.quorum * counts.ready - DUST):
         text = f"{_usable(reading)}, quorum {policy.quorum:.0%}"
         return Sight.PARTIAL, (Reason.QUORUM_LOST, text)
     if composite is None and policy.asks_for_load:

@@ -61,6 +61,7 @@ class ScalerState:
     waiting_since: float | None = None
     tokens_per_request: float | None = None
     peak_running: float | None = None
+    model: str | None = None
     schedule: ScheduleView | None = None
     schedule_lead: float | None = None  # the lead that ``schedule`` was evaluated with, seconds
     # By the window's opening, in words: see ``floors.opening``.

@@ -90,8 +90,10 @@ class FleetWindow:
         if self.until is None or not newest:
             return Pace()
         seconds = self.until - min(part.start for part in recent)
+        first_tokens = [part.counts.get(Count.FIRST_TOKENS) for part in recent]
+        known = [count for count in first_tokens if count is not None]
         return Pace(
-            first_token_rate=sum(part.first_tokens for part in recent) / seconds,
+            first_token_rate=sum(known) / seconds if known else None,
             arrival_rate=max(_arrival_rate(part, self.until) for part in (whole, recent, newest)),
         )
 
@@ -128,11 +130,6 @@ class WindowTotal:
     def change(self, name: Count) -> float | None:
         """Increase over the window, or None where no pod exports the counter."""
         return self._sum.counts.get(name)
-
-    @property
-    def first_token_rate(self) -> float:
-        """First tokens per second."""
-        return self._sum.first_tokens / self.seconds
 
     @property
     def arrival_rate(self) -> float:

@@ -35,6 +35,7 @@ REASONS = {
     Reason.SCHEDULE_FLOOR: "the schedule asks for at least {schedule}{window}",
     Reason.FORECAST_FLOOR: "the forecast asks for at least {forecast}",
     Reason.STARTING: "none is ready yet, {starting} starting",
+    Reason.OCCUPIED: "pods hold a place and cannot serve, nothing else is asked for",
     Reason.DOWN_RATIO: "the load needs {load}, not yet low enough to go down",
     Reason.MIN_REPLICAS: "the least allowed; the load needs {load}",
     Reason.MAX_REPLICAS: "the most allowed; {pressing}",

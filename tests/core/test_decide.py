@@ -681,7 +681,9 @@ class TestPodStates:
 
         assert [d.counts.stalled for d in answers] == [0] * 9 + [1] * 31
         assert answers[8].desired == 3
-        assert answers[9].desired == 0
+        # No demand of its own, but its place: never a zero for what cannot be seen.
+        assert (answers[9].desired, answers[9].reason) == (1, Reason.OCCUPIED)
+        assert answers[9].composite == 0
         assert (answers[-1].active, answers[-1].valid) == (False, True)
         assert answers[-1].pods[0].running == 106
         assert (moved.counts.stalled, moved.active) == (0, True)
@@ -769,8 +771,123 @@ class TestPodStates:
 
         assert decision.fleet.finish_rate == 1.0
 
+    def test_three_frozen_pods_keep_their_places(self) -> None:
+        frozen = sample(106, 15, 0.9, counts={Count.GENERATION_TOKENS: 9e5})
+        fleet = Fleet(TriggerPolicy(stall_after=10))
+        for _ in range(5):
+            decision = fleet.tick(dict.fromkeys("abc", frozen))
+
+        assert (decision.desired, decision.reason) == (3, Reason.OCCUPIED)
+
+    def test_sleeping_pods_that_stop_answering_are_unknown_in_the_end(self) -> None:
+        fleet = Fleet()
+        asleep = fleet.tick({"a": sample(7, 7, sleeping=True)})
+        answers = [fleet.tick({"a": TIMED_OUT}) for _ in range(100)]
+
+        assert (asleep.valid, asleep.desired) == (True, 0)
+        assert answers[5].reason is Reason.HOLD
+        assert (answers[-1].valid, answers[-1].reason) == (False, Reason.NO_DATA)
+
+    def test_a_silent_sleeper_beside_busy_pods_carries_no_load_of_its_own(self) -> None:
+        fleet = Fleet()
+        fleet.tick({"a": busy(0, 5), "b": sample(7, 70, sleeping=True)})
+        fleet.sleep(20)
+        decision = fleet.tick({"a": busy(0, 5), "b": TIMED_OUT})
+
+        assert decision.pods[1].state is PodState.STALE
+        assert decision.fleet.waiting == 5
+
+    def test_all_pods_back_to_starting_keep_the_answer_for_a_while(self) -> None:
+        fleet = Fleet(TriggerPolicy(hold_seconds=60))
+        fleet.tick({"a": busy(0, 60)})
+        lives = dict.fromkeys("abc", PodLife.STARTING)
+        answers = [fleet.tick(dict.fromkeys("abc"), lives=lives) for _ in range(14)]
+
+        assert [d.desired for d in answers] == [12] * 12 + [3] * 2
+        assert {d.reason for d in answers} == {Reason.STARTING}
+
+    def test_v11_a_reset_is_counted_once(self) -> None:
+        fleet = Fleet()
+        counts = [{Count.FINISHED: n} for n in (40.0, 4.0, 9.0)]
+
+        assert [fleet.tick({"a": sample(counts=c)}).resets for c in counts] == [0, 1, 0]
+
+
+class TestUnknownIsNoZero:
+    def test_a_fleet_of_which_nothing_is_known_shows_nothing(self) -> None:
+        decision = Fleet().tick({"a": REFUSED}, lives={"a": PodLife.UNKNOWN})
+
+        assert not decision.valid
+        assert (decision.fleet.running, decision.fleet.waiting) == (None, None)
+        assert decision.signals == {}
+
+    def test_declared_families_of_a_process_that_has_served_are_no_idle_pod(self) -> None:
+        fleet = Fleet()
+        served = sample(8, 50, counts={Count.FINISHED: 900})
+        fleet.tick({"a": pod_sample(served, process_start=1.0)})
+        decision = fleet.tick({"a": pod_sample(None, process_start=1.0)}, seconds=20)
+
+        assert decision.desired == 10
+        assert decision.pods[0].failure is not None
+        assert decision.pods[0].failure.detail == "the series of a pod that has served are gone"
+
+    def test_declared_families_of_a_new_process_are(self) -> None:
+        fleet = Fleet()
+        served = sample(8, 50, counts={Count.FINISHED: 900})
+        fleet.tick({"a": pod_sample(served, process_start=1.0)})
+        decision = fleet.tick({"a": pod_sample(None, process_start=99.0)})
+
+        assert (decision.valid, decision.desired) == (True, 0)
+
+    def test_without_first_tokens_to_count_the_wait_is_not_known(self) -> None:
+        fleet = Fleet(TriggerPolicy(target_queue_time=10))
+        for count in range(5):
+            decision = fleet.tick({"a": sample(8, 1, counts={Count.FINISHED: 50.0 * count})})
+
+        assert decision.fleet.expected_wait is None
+        assert Signal.QUEUE_TIME not in decision.signals
+
+    def test_what_is_not_seen_may_be_busy(self) -> None:
+        """Below quorum, idle pods do not make the fleet inactive."""
+        fleet = Fleet(TriggerPolicy(active_hold=0))
+        names = [f"p{n}" for n in range(10)]
+        fleet.tick({name: busy(1) for name in names})
+        fleet.sleep(20)
+        partial = {n: IDLE if n in names[:4] else TIMED_OUT for n in names}
+        answers = [fleet.tick(partial) for _ in range(40)]
+
+        assert all(d.active for d in answers)
+        assert not answers[-1].valid
+
+    def test_a_share_is_not_missed_by_floating_point(self) -> None:
+        fleet = Fleet(TriggerPolicy(quorum=0.55))
+        pods: Answers = {f"p{n}": busy(1) if n < 55 else TIMED_OUT for n in range(100)}
+
+        assert fleet.tick(pods).valid
+
 
 class TestModels:
+    def test_the_dead_have_no_say_in_the_model(self) -> None:
+        fleet = Fleet()
+        fleet.tick({"a": pod_sample(busy(1), name="llama"), "b": pod_sample(busy(1), name="llama")})
+        fleet.sleep(20)
+        decision = fleet.tick({"a": pod_sample(busy(1), name="qwen"), "b": REFUSED})
+
+        assert (decision.valid, decision.model) == (True, "qwen")
+
+    def test_those_who_leave_have_none_either(self) -> None:
+        pods = {"a": pod_sample(busy(1), name="qwen"), "b": pod_sample(busy(1), name="llama")}
+        decision = Fleet().tick(pods, lives={"b": PodLife.TERMINATING})
+
+        assert (decision.valid, decision.model) == (True, "qwen")
+
+    def test_a_fleet_that_falls_silent_keeps_its_model(self) -> None:
+        fleet = Fleet()
+        fleet.tick({"a": pod_sample(busy(1), name="qwen")})
+        fleet.sleep(100)
+
+        assert fleet.tick({"a": TIMED_OUT}).model == "qwen"
+
     def test_several_models_and_no_choice_is_an_error_that_lists_them(self) -> None:
         pods = {"a": pod_sample(IDLE, name="llama"), "b": pod_sample(IDLE, name="qwen")}
         decision = Fleet().tick(pods)
@@ -877,6 +994,24 @@ class TestFloors:
 
     def test_a_spike_that_comes_late_takes_the_floor_back(self) -> None:
         assert self.spike([(1, 0)] * 22 + [(1, 5), (1, 0)])[-3:] == [0, 5, 5]
+
+    @pytest.mark.parametrize("pods", [{}, {"a": None}], ids=["none", "unschedulable"])
+    def test_no_pod_that_could_show_demand_is_no_proof_either(self, pods: Answers) -> None:
+        policy = TriggerPolicy(windows=(window(6),), lead_time=0.0)
+        fleet = Fleet(policy, start=START + timedelta(minutes=60))
+        lives = {"a": PodLife.UNSCHEDULABLE}
+        for _ in range(30):
+            decision = fleet.tick(pods, lives=lives, seconds=60)
+
+        assert (decision.desired, decision.floors.released) == (6, False)
+
+    def test_two_windows_of_one_span_watch_for_their_own_spikes(self) -> None:
+        policy = TriggerPolicy(windows=(window(10), window(2)), lead_time=0.0)
+        fleet = Fleet(policy, start=START + timedelta(minutes=60))
+        for _ in range(30):
+            decision = fleet.tick({"a": busy(0, 5)}, seconds=60)
+
+        assert decision.floors.schedule == 2
 
     def test_an_outage_is_no_proof_that_the_spike_stayed_away(self) -> None:
         policy = TriggerPolicy(windows=(window(5),), lead_time=0.0)

@@ -85,7 +85,7 @@ class TestDelta:
 
         assert (change is None) == (verdict == "glitch")
         if change is not None:
-            assert change.first_tokens == 4
+            assert change.counts[Count.FIRST_TOKENS] == 4
 
     def test_a_counter_born_late_starts_at_zero(self) -> None:
         change = changed(sample(3), finished(2, running=4))
@@ -150,7 +150,8 @@ def test_v06_created_and_siblings_do_not_disturb_the_mean() -> None:
 
 
 def tokens(start: float, end: float, count: float, arrivals: float = 0) -> Delta:
-    return Delta(start, end, {Count.GENERATION_TOKENS: count}, count, arrivals, 0.0, {})
+    counts = {Count.GENERATION_TOKENS: count, Count.FIRST_TOKENS: count}
+    return Delta(start, end, counts, arrivals, 0.0, {})
 
 
 class TestWindow:
@@ -176,7 +177,7 @@ class TestWindow:
         assert total is not None
         assert total.seconds == 10.0
         assert total.rate(Count.GENERATION_TOKENS) == 10.0
-        assert total.first_token_rate == 10.0
+        assert total.rate(Count.FIRST_TOKENS) == 10.0
         assert total.rate(Count.FINISHED) is None
 
     def test_what_is_older_than_the_window_is_dropped(self) -> None:
@@ -197,7 +198,7 @@ class TestWindow:
         assert total.rate(Count.GENERATION_TOKENS) == pytest.approx(10.0, rel=0.02)
 
     def test_rejected_requests_arrived_too(self) -> None:
-        change = Delta(0.0, 10.0, {Count.REJECTIONS: 40}, 0.0, 20.0, 5.0, {})
+        change = Delta(0.0, 10.0, {Count.REJECTIONS: 40}, 20.0, 5.0, {})
         total = FleetWindow(5.0).push([change], 10.0).total()
 
         assert total is not None
@@ -205,8 +206,8 @@ class TestWindow:
 
     def test_pods_with_other_bounds_meet_on_shared_edges(self) -> None:
         deltas = [
-            Delta(0, 5, {}, 0, 0, 0, {(Latency.TTFT, (1.0, 2.0, INF)): ((1.0, 2.0, 3.0), 6.0)}),
-            Delta(0, 5, {}, 0, 0, 0, {(Latency.TTFT, (2.0, 4.0, INF)): ((1.0, 3.0, 3.0), 7.0)}),
+            Delta(0, 5, {}, 0, 0, {(Latency.TTFT, (1.0, 2.0, INF)): ((1.0, 2.0, 3.0), 6.0)}),
+            Delta(0, 5, {}, 0, 0, {(Latency.TTFT, (2.0, 4.0, INF)): ((1.0, 3.0, 3.0), 7.0)}),
         ]
         total = FleetWindow(5.0).push(deltas, 5.0).total()
 
@@ -231,7 +232,7 @@ class TestWindow:
         assert total is not None
         # A delta of up to a slot and a half lies wholly in its last slot: that much may be off.
         slack = 1.5 * 5.0 / total.seconds
-        assert total.first_token_rate == pytest.approx(rate, rel=min(1.0, slack) + 1e-6)
+        assert total.rate(Count.FIRST_TOKENS) == pytest.approx(rate, rel=min(1.0, slack) + 1e-6)
 
 
 class TestQuantile:
