@@ -173,6 +173,14 @@ class Trigger:
 _Seen = tuple[str, str, frozenset[tuple[str, str]]]  # namespace, name, metadata
 
 
+@dataclass(slots=True)
+class _Mistake:
+    """Metadata that is no policy, and when KEDA last asked with it (monotonic)."""
+
+    problems: tuple[Problem, ...]
+    asked_at: float
+
+
 class Store:
     """All registered triggers."""
 
@@ -183,7 +191,7 @@ class Store:
         self._triggers: dict[TriggerKey, Trigger] = {}
         # Metadata of registered triggers, so that a poll costs one look-up, not a digest.
         self._keys: dict[_Seen, TriggerKey] = {}
-        self._mistakes: dict[TriggerKey, tuple[Problem, ...]] = {}
+        self._mistakes: dict[TriggerKey, _Mistake] = {}
         self.arrived = asyncio.Event()  # set when a trigger registers; the poller clears it
 
     def register(self, namespace: str, name: str, metadata: Mapping[str, str]) -> Trigger:
@@ -223,6 +231,12 @@ class Store:
         triggers = list(self._triggers.values())
         return tuple(sorted(triggers, key=lambda t: (t.key.namespace, t.key.name, t.key.id)))
 
+    def mistaken(self) -> tuple[TriggerKey, ...]:
+        """Return what KEDA asks about with metadata that is no policy. Safe from any thread."""
+        now = self._clock.now().monotonic
+        mistakes = list(self._mistakes.items())
+        return tuple(sorted(key for key, m in mistakes if now - m.asked_at <= self._ttl))
+
     def of_object(self, namespace: str, name: str) -> tuple[Trigger, ...]:
         """Return the triggers of one ScaledObject."""
         mine = (t for t in self._triggers.values() if t.key.namespace == namespace)
@@ -245,15 +259,18 @@ class Store:
     def _parse(
         self, key: TriggerKey, metadata: Mapping[str, str]
     ) -> tuple[TriggerPolicy, tuple[str, ...]]:
-        if key in self._mistakes:
+        now = self._clock.now().monotonic
+        mistake = self._mistakes.get(key)
+        if mistake is not None:
+            mistake.asked_at = now
             # A new exception each time: one raised again and again drags every traceback along.
-            raise InvalidTrigger(self._mistakes[key])
+            raise InvalidTrigger(mistake.problems)
         try:
             return parse_trigger(metadata)
-        except InvalidTrigger as mistake:
+        except InvalidTrigger as error:
             while len(self._mistakes) >= REMEMBERED_MISTAKES:
                 self._mistakes.pop(next(iter(self._mistakes)))
-            self._mistakes[key] = mistake.problems
+            self._mistakes[key] = _Mistake(error.problems, now)
             raise
 
 

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from scaler.clock import Clock
     from scaler.config.settings import ScrapeSettings
 
-UNPROVEN = 256  # pods asked at once that never answered well, or keep timing out: of all triggers
-UNPROVEN_SHARE = 32  # and of one trigger
+# Pods that never answered well, or keep timing out, cost little but time: four times as many of
+# them may be asked at once.
+UNPROVEN = 4
 PATIENCE = 3  # time-outs in a row after which a pod that once answered counts as unproven
 
 
@@ -77,11 +78,16 @@ class Target:
 
 
 class Lanes:
-    """One trigger's share of what is asked at once: half of the proven lane, some unproven."""
+    """One trigger's share of what is asked at once: half of ``concurrency`` in each lane."""
 
     def __init__(self, settings: ScrapeSettings) -> None:
-        self.proven = asyncio.Semaphore(max(1, settings.concurrency // 2))
-        self.unproven = asyncio.Semaphore(UNPROVEN_SHARE)
+        self.proven = asyncio.Semaphore(share(settings))
+        self.unproven = asyncio.Semaphore(share(settings))
+
+
+def share(settings: ScrapeSettings) -> int:
+    """Return how many pods of one trigger are asked at once in a lane."""
+    return max(1, settings.concurrency // 2)
 
 
 class Targets:
@@ -103,7 +109,7 @@ class Targets:
         # Two triggers on one pod tick at their own phase; half an interval old is young enough.
         self._young = settings.interval / 2
         self._proven = asyncio.Semaphore(settings.concurrency)
-        self._unproven = asyncio.Semaphore(UNPROVEN)
+        self._unproven = asyncio.Semaphore(UNPROVEN * settings.concurrency)
         self._targets: dict[str, Target] = {}
 
     def get(self, url: str) -> Target:

@@ -17,7 +17,7 @@ from scaler.discovery.pods import Found, FoundPod
 from scaler.errors import EndpointNotAllowed
 from scaler.poller import Poller
 from scaler.store import Store
-from scaler.targets import PATIENCE, UNPROVEN_SHARE, Targets
+from scaler.targets import PATIENCE, Targets, share
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -216,14 +216,14 @@ async def test_one_tenants_hung_endpoints_do_not_blind_another() -> None:
     discovery = FakeDiscovery(by_name={"mass": hung, "honest": ("a", "b")})
     async with polling(scraper, discovery) as loop:
         loop.watch("mass")
-        await happens(lambda: len(scraper.asked) >= UNPROVEN_SHARE)
+        await happens(lambda: len(scraper.asked) >= share(QUICK))
         honest = loop.watch("honest")
         first = await honest.first_decision(5)
         later = await until(honest, lambda d: d.sequence >= 4)
 
     assert first is not None
     assert (first.valid, later.valid, later.counts.fresh) == (True, True, 2)
-    assert sum(url.startswith("hung") for url in scraper.asked) == UNPROVEN_SHARE
+    assert sum(url.startswith("hung") for url in scraper.asked) == share(QUICK)
 
 
 async def test_one_hiccup_of_a_pod_that_answers_does_not_send_it_to_the_unproven() -> None:

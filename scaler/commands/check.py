@@ -15,6 +15,10 @@ from rich.text import Text
 from scaler.config.manifest import Report, read_manifest
 from scaler.config.remarks import Level
 
+_ENDPOINTS = (
+    "this version does not find pods in Kubernetes yet; name them, "
+    "as dns+http://HEADLESS-SERVICE.NAMESPACE.svc:8000"
+)
 _MAX_BYTES = 4 * 1024 * 1024
 _STYLES = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "dim"}
 
@@ -85,6 +89,10 @@ def _print_summary(out: Console, reports: list[Report], errors: int, warnings: i
         )
     )
     verdict = f"{_counted(errors, 'problem')}, {_counted(warnings, 'warning')}"
+    blind = sum(report.without_endpoints for report in reports)
+    if blind:
+        without = f"{_counted(blind, 'trigger')} without endpoints"
+        out.print(Text(f"note: {without}: {_ENDPOINTS}", "yellow"))
     out.print(Text(f"{seen}: {verdict}", style))
 
 

@@ -64,7 +64,7 @@ FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
     type=click.IntRange(1, 1024),
     default=64,
     show_default=True,
-    help="Pods asked at once.",
+    help="Pods asked at once, half of them of one trigger; four times as many that do not answer.",
 )
 @setting("--scrape-ca-file", type=FILE, help="PEM bundle to check https endpoints against.")
 @setting("--scrape-server-name", help="Name to check https certificates for, instead of the host.")

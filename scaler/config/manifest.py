@@ -28,11 +28,15 @@ _EXTERNAL = frozenset({"external", "external-push"})
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one file holds: ScaledObjects with triggers of ours, those triggers, and remarks."""
+    """What one file holds: ScaledObjects with triggers of ours, those triggers, and remarks.
+
+    ``without_endpoints`` counts the triggers that leave it to Kubernetes to find their pods.
+    """
 
     remarks: tuple[Remark, ...]
     scaled_objects: int = 0
     triggers: int = 0
+    without_endpoints: int = 0
 
     def count(self, level: Level) -> int:
         """Return how many remarks are of a level."""
@@ -47,14 +51,16 @@ def read_manifest(text: str) -> Report:
         return Report((_error(error.line, "", error.message),))
     remarks: list[Remark] = []
     counts: list[int] = []
+    without_endpoints = 0
     for scaled_object in _scaled_objects(roots):
         ours = _read_scaled_object(scaled_object, remarks)
         if ours:
             counts.append(len(ours))
+        without_endpoints += sum(not one.metadata.get("endpoints").present for one in ours)
     if not counts:
         message = "no ScaledObject with a trigger for this scaler"
         remarks.append(Remark(1, Level.NOTE, "", "", message))
-    return Report(tuple(sorted(set(remarks))), len(counts), sum(counts))
+    return Report(tuple(sorted(set(remarks))), len(counts), sum(counts), without_endpoints)
 
 
 def _scaled_objects(roots: list[Node]) -> Iterator[View]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scaler.clock import Clock
     from scaler.exporter.family import Family
-    from scaler.store import Store, Trigger
+    from scaler.store import Store, Trigger, TriggerKey
 
 FAMILIES = (*DECISION, *PODS, *FLEET)
 
@@ -32,6 +32,9 @@ REGISTERED = PREFIX + "registered_triggers"
 REGISTERED_HELP = "Triggers that KEDA asks about."
 REFUSED = PREFIX + "refused"
 REFUSED_HELP = "1 while --allow-endpoints bars what the trigger's metadata names."
+
+MISTAKEN = PREFIX + "metadata_invalid"
+MISTAKEN_HELP = "1 while KEDA asks with metadata that is no policy: every answer is an error."
 
 
 class DerivedCollector(Collector):
@@ -46,6 +49,7 @@ class DerivedCollector(Collector):
         """Name the families without reading anything, so that registering has no effects."""
         yield GaugeMetricFamily(REGISTERED, REGISTERED_HELP)
         yield GaugeMetricFamily(REFUSED, REFUSED_HELP, labels=IDENTITY)
+        yield GaugeMetricFamily(MISTAKEN, MISTAKEN_HELP, labels=IDENTITY)
         for family in self._families:
             yield _empty(family)
 
@@ -58,7 +62,13 @@ class DerivedCollector(Collector):
         for trigger in triggers:
             refused.add_metric(_identity(trigger), float(trigger.refusal is not None))
         yield refused
+        mistaken = [_identity_of(key) for key in self._store.mistaken()]
+        invalid = GaugeMetricFamily(MISTAKEN, MISTAKEN_HELP, labels=IDENTITY)
+        for identity in mistaken:
+            invalid.add_metric(identity, 1.0)
+        yield invalid
         scenes = [(_identity(trigger), _scene(trigger, now)) for trigger in triggers]
+        scenes += [(identity, None) for identity in mistaken]
         for family in self._families:
             yield _filled(family, scenes)
 
@@ -72,6 +82,11 @@ class DerivedCollector(Collector):
         yield header(REFUSED, REFUSED_HELP, openmetrics=openmetrics)
         for trigger, (identity, _) in zip(triggers, scenes, strict=True):
             yield sample_text(REFUSED, identity, float(trigger.refusal is not None))
+        mistaken = [identity_text(_identity_of(key)) for key in self._store.mistaken()]
+        yield header(MISTAKEN, MISTAKEN_HELP, openmetrics=openmetrics)
+        for identity in mistaken:
+            yield sample_text(MISTAKEN, identity, 1.0)
+        scenes += [(identity, None) for identity in mistaken]
         for family in self._families:
             yield from write_family(family, scenes, openmetrics=openmetrics)
 
@@ -95,7 +110,10 @@ def _filled(family: Family, scenes: Sequence[tuple[tuple[str, ...], Scene | None
 
 
 def _identity(trigger: Trigger) -> tuple[str, ...]:
-    key = trigger.key
+    return _identity_of(trigger.key)
+
+
+def _identity_of(key: TriggerKey) -> tuple[str, ...]:
     return label_value(key.namespace), label_value(key.name), key.id
 
 

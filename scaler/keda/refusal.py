@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scaler.errors import Problem, TooManyTriggers
 
 LONGEST_TEXT = 1000  # bytes; a status text is sent percent-encoded in at most 8 KiB of trailers
-MOST_METADATA_BYTES = 64 * 1024
+MOST_METADATA_BYTES = 128 * 1024
 LONGEST_NAME = 253  # characters of a Kubernetes object name
 
 

@@ -158,7 +158,12 @@ class Service(ExternalScalerServicer):
         if not is_ours(request.metricName):
             text = f"unknown metric; this scaler serves {METRIC_NAME}"
             raise Refused(StatusCode.NOT_FOUND, text)
-        trigger = self._registered(request.scaledObjectRef)
+        try:
+            trigger = self._registered(request.scaledObjectRef)
+        except Refused as failure:
+            # KEDA does not ask for the activity once this fails: who wrote it must hear of it here.
+            self._complain(request.scaledObjectRef, failure)
+            raise
         decision = await trigger.first_decision(self._first_wait)
         _check_allowed(trigger)
         if decision is None:
@@ -257,7 +262,7 @@ class Service(ExternalScalerServicer):
         return answer
 
     def _complain(self, ref: ScaledObjectRef, failure: Refused) -> None:
-        """Log why IsActive could not answer from a decision, once for each change of the reason."""
+        """Log why a trigger has no decision to answer from, once for each change of the reason."""
         about = _about(ref)
         if self._complaints.get(about) == failure.details:
             return
@@ -265,7 +270,7 @@ class Service(ExternalScalerServicer):
             del self._complaints[next(iter(self._complaints))]
         self._complaints[about] = failure.details
         log.warning(
-            "activity not known",
+            "trigger not answered",
             namespace=about[0],
             scaledobject=about[1],
             code=failure.code.name,

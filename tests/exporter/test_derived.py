@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fakes import REFUSED, sample
+from fakes import REFUSED, ManualClock, sample
 from fakes import Fleet as CoreFleet
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
@@ -29,7 +30,10 @@ from scaler.core.model import (
     Reason,
 )
 from scaler.core.policy import TriggerPolicy
+from scaler.errors import InvalidTrigger
+from scaler.exporter.derived import DerivedCollector
 from scaler.exporter.exposition import Format, Renderer
+from scaler.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -485,6 +489,7 @@ def test_g08_names_carry_base_units(fleet: Fleet) -> None:
         "decision_reason",
         "decision_valid",
         "infeasible_promise",
+        "metadata_invalid",
         "pods",
         "refused",
         "registered_triggers",
@@ -561,3 +566,18 @@ def test_500_triggers_render(fleet: Fleet) -> None:
 
     assert text.count("\nvllm_scaler_desired_replicas{") == 500
     assert "vllm_scaler_registered_triggers 500.0\n" in text
+
+
+def test_metadata_that_is_no_policy_shows_until_keda_asks_no_more() -> None:
+    clock = ManualClock()
+    store = Store(clock, ttl=600)
+    with pytest.raises(InvalidTrigger):
+        store.register("team", "typo", {"targetInFlight": "x"})
+    exported = "".join(DerivedCollector(store, clock).write(openmetrics=False))
+    clock.advance(601)
+    later = "".join(DerivedCollector(store, clock).write(openmetrics=False))
+
+    identity = re.escape('{namespace="team",scaledobject="typo",trigger="') + "[0-9a-f]{8}" + '"}'
+    assert re.search(f"^vllm_scaler_metadata_invalid{identity} 1.0$", exported, re.MULTILINE)
+    assert re.search(f"^vllm_scaler_decision_valid{identity} 0.0$", exported, re.MULTILINE)
+    assert "typo" not in later

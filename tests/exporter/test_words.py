@@ -48,6 +48,9 @@ HEADLINES = {
     Reason.SPARE: "Wants 4 replicas: the load needs 3.5, and spare ones were asked for",
     Reason.SCHEDULE_FLOOR: "Wants 4 replicas: the schedule asks for at least 3 (stand-up)",
     Reason.FORECAST_FLOOR: "Wants 4 replicas: the forecast asks for at least 4",
+    Reason.OCCUPIED: (
+        "Wants 4 replicas: pods hold a place and cannot serve, nothing else is asked for"
+    ),
     Reason.STARTING: "Keeps 4 replicas: none is ready yet, 1 starting",
     Reason.DOWN_RATIO: "Wants 4 replicas: the load needs 3.5, not yet low enough to go down",
     Reason.MIN_REPLICAS: "Wants 4 replicas: the least allowed; the load needs 3.5",
