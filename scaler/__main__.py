@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from importlib import import_module
@@ -33,6 +34,8 @@ COMMANDS = {
 def main() -> None:
     """Run the command line."""
     signal.signal(signal.SIGTERM, _terminate)
+    # gRPC's core writes lines of its own to stderr, one for each failed handshake, into our log.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     command_line()()
 
 

@@ -82,6 +82,8 @@ def file_names(urls: Sequence[str], name: str | None) -> list[str]:
         stems = [
             re.sub(r"[^A-Za-z0-9.-]+", "-", url.partition("://")[2]).strip("-") for url in urls
         ]
+    elif not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name.startswith("."):
+        raise click.BadParameter(f"--name {name!r} must be letters, digits, '.', '_' and '-'")
     else:
         stems = [name] if len(urls) == 1 else [f"{name}-{n + 1}" for n in range(len(urls))]
     return [stem + SUFFIX for stem in stems]

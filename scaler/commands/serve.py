@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+import structlog
 
 from scaler.app import App
-from scaler.commands.options import ADDRESS, DURATION, POSITIVE_DURATION, setting
+from scaler.commands.options import ADDRESS, POSITIVE_DURATION, setting
 from scaler.config.settings import ScrapeSettings, Settings, TlsFiles
 from scaler.errors import ConfigError
 from scaler.logs import LEVELS, configure_logging
@@ -95,7 +96,7 @@ FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 )
 @setting(
     "--registration-ttl",
-    type=DURATION,
+    type=POSITIVE_DURATION,
     default="10m",
     show_default=True,
     help="How long a trigger is watched after KEDA last asked; keep it over pollingInterval.",
@@ -173,6 +174,7 @@ async def serve_until_signal(settings: Settings) -> None:
     async with App(settings) as app:
         _favour_answers()
         await app.run(stop)
+        structlog.get_logger().info("stopping")
 
 
 def _favour_answers() -> None:

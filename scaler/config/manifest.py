@@ -26,6 +26,9 @@ _MAX_NODES = 50_000
 _EXTERNAL = frozenset({"external", "external-push"})
 
 
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What one file holds: ScaledObjects with triggers of ours, those triggers, and remarks.
@@ -110,7 +113,10 @@ def _read_ours(trigger: View, metadata: View, remarks: list[Remark]) -> Ours:
 
 def _not_a_string(name: str, view: View, wrong: str) -> Remark:
     if view.text is None:
-        shown, advice = "", "write it as a block after |"
+        shown = ""
+        advice = "write it as a block after |" if name == "schedule" else "write it as one string"
+    elif view.text in _NULLS:
+        shown, advice = view.text, "give a value, or leave the key out"
     elif name in OWN_KEYS:
         shown, advice = view.text, f'write "{view.text}"'
     else:

@@ -184,6 +184,8 @@ def _settled_by(decision: Decision) -> str:
 def _pressing(decision: Decision) -> str:
     signal = decision.binding
     if signal is None or signal not in decision.signals:
+        if decision.composite is None:
+            return "no signal is on that could say more"
         return f"the load needs {_composite(decision)}"
     read = decision.signals[signal]
     capped = read.counted is not None and read.counted < read.needed

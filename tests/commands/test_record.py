@@ -342,3 +342,12 @@ async def test_a_terminal_shows_progress(tmp_path: Path) -> None:
     assert status == 0
     assert "Ctrl-C ends" in shown
     assert "\x1b[" in shown
+
+
+@pytest.mark.parametrize("name", ["a/../../b", "../x", "", ".hidden", "two words"])
+def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
+    arguments = ["--endpoints", "http://127.0.0.1:1", "--out", str(tmp_path), "--name", name]
+    result = CliRunner().invoke(record, arguments)
+
+    assert result.exit_code == 2
+    assert "must be letters, digits" in result.output

@@ -101,7 +101,7 @@ def test_a_reason_without_words_of_its_own_falls_back_to_the_message(fleet: Flee
 def test_load_without_a_binding_signal_names_the_composite(fleet: Fleet) -> None:
     decision = fleet.busy(binding=None, composite=None)
 
-    assert headline(decision) == "Wants 4 replicas: the load needs an unknown number"
+    assert headline(decision) == "Wants 4 replicas: no signal is on that could say more"
 
 
 @pytest.mark.parametrize(
