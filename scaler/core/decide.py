@@ -44,7 +44,8 @@ def decide(
     bound, composite = binding(signals)
     sight, trouble = look(snapshot, reading, policy, composite)
     # Where no pod can show demand, its absence is no sign that a spike stayed away.
-    demand = composite if sight is Sight.CLEAR else None
+    seen = sight is Sight.CLEAR and reading.counts.serving > 0
+    demand = composite if seen else None
     floors, schedule, spikes = read_floors(snapshot, state, policy, demand, now)
     case = Case(
         snapshot=snapshot,

@@ -1005,6 +1005,16 @@ class TestFloors:
 
         assert (decision.desired, decision.floors.released) == (6, False)
 
+    def test_a_hung_fleet_is_no_proof_either(self) -> None:
+        policy = TriggerPolicy(windows=(window(6),), lead_time=0.0, stall_after=60)
+        fleet = Fleet(policy, start=START + timedelta(minutes=60))
+        frozen = sample(9, 9, counts={Count.GENERATION_TOKENS: 7})
+        for _ in range(30):
+            decision = fleet.tick({"a": frozen}, seconds=60)
+
+        assert decision.counts.stalled == 1
+        assert (decision.desired, decision.floors.released) == (7, False)
+
     def test_two_windows_of_one_span_watch_for_their_own_spikes(self) -> None:
         policy = TriggerPolicy(windows=(window(10), window(2)), lead_time=0.0)
         fleet = Fleet(policy, start=START + timedelta(minutes=60))
