@@ -132,6 +132,7 @@ class Poller:
         self._keeper = keeper or Forgetful()
         self._kept_at = clock.now().monotonic
         self._watches: dict[TriggerKey, _Watch] = {}
+        self._namespaces: dict[str, Lanes] = {}
         # Threads of their own: what hangs in the shared ones must not delay a decision.
         self._decider = ThreadPoolExecutor(1, thread_name_prefix="decide")
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="state")
@@ -183,6 +184,8 @@ class Poller:
             if watch is not None and watch.task is not None:
                 watch.task.cancel()
             self._log.forgotten(key)
+            if not any(other.namespace == key.namespace for other in self._watches):
+                self._namespaces.pop(key.namespace, None)
         self._targets.keep_only(
             pod.url for watch in self._watches.values() for pod in watch.found.pods
         )
@@ -252,9 +255,12 @@ class Poller:
                 await asyncio.sleep(pause)
         return running
 
-    def lanes(self) -> Lanes:
-        """Return a trigger's share of what is asked at once."""
-        return Lanes(self._settings)
+    def lanes(self, namespace: str) -> Lanes:
+        """Return a trigger's share of what is asked at once, within its namespace's."""
+        above = self._namespaces.get(namespace)
+        if above is None:
+            above = self._namespaces[namespace] = Lanes(self._settings)
+        return Lanes(self._settings, above)
 
     def swept(self, since: float) -> None:
         """Note the end of a sweep that began at ``since`` (monotonic)."""
@@ -284,7 +290,7 @@ class _Watch:
         self._trigger = trigger
         self.state = state
         self._sequence = 0
-        self._lanes = poller.lanes()
+        self._lanes = poller.lanes(trigger.key.namespace)
         self.found = Found()
         self.task: asyncio.Task[None] | None = None
 

@@ -171,9 +171,18 @@ def admitted(host: str, port: int, answers: Iterable[str], admits: Admits) -> li
     ]
 
 
+# Where clouds answer instances about themselves, beside 169.254.169.254.
+_METADATA = frozenset(
+    map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16"))
+)
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_COMPATIBLE = ipaddress.ip_network("::/96")
+
+
 def _is_inward(address: Address) -> bool:
     return (
-        address.is_loopback
+        address in _METADATA
+        or address.is_loopback
         or address.is_link_local
         or address.is_unspecified
         or address.is_multicast
@@ -181,6 +190,17 @@ def _is_inward(address: Address) -> bool:
 
 
 def _address(answer: str) -> Address:
-    """Read an address; ``::ffff:127.0.0.1`` is 127.0.0.1 in disguise."""
+    """Read an address; ``::ffff:127.0.0.1`` is 127.0.0.1 in disguise.
+
+    Other wrappings of an IPv4 address are taken off only where what is inside leads inward: the
+    rest is reached as it is written.
+    """
     address = ipaddress.ip_address(answer)
-    return getattr(address, "ipv4_mapped", None) or address
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    wrapped = address.sixtofour
+    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+        wrapped = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return wrapped if wrapped is not None and _is_inward(wrapped) else address

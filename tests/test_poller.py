@@ -122,8 +122,8 @@ class Loop:
     notes: Notes
     targets: Targets
 
-    def watch(self, name: str = "llama", **metadata: str) -> Trigger:
-        return self.store.register("team", name, {"scalerAddress": "s:6000", **metadata})
+    def watch(self, name: str = "llama", namespace: str = "team", **metadata: str) -> Trigger:
+        return self.store.register(namespace, name, {"scalerAddress": "s:6000", **metadata})
 
 
 @asynccontextmanager
@@ -224,6 +224,24 @@ async def test_one_tenants_hung_endpoints_do_not_blind_another() -> None:
     assert first is not None
     assert (first.valid, later.valid, later.counts.fresh) == (True, True, 2)
     assert sum(url.startswith("hung") for url in scraper.asked) == share(QUICK)
+
+
+async def test_many_triggers_of_one_namespace_do_not_blind_another() -> None:
+    names = [f"mass-{n}" for n in range(20)]
+    hung = {name: tuple(f"hung-{name}-{n}" for n in range(100)) for name in names}
+    never = asyncio.Event()
+    gates = {url: never for urls in hung.values() for url in urls}
+    scraper = FakeScraper(gates=gates)
+    discovery = FakeDiscovery(by_name=hung | {"honest": ("a", "b")})
+    async with polling(scraper, discovery) as loop:
+        for name in names:
+            loop.watch(name, "noisy")
+        await happens(lambda: len(scraper.asked) >= 2 * share(QUICK))
+        first = await loop.watch("honest", "quiet").first_decision(5)
+
+    assert first is not None
+    assert (first.valid, first.counts.fresh) == (True, 2)
+    assert sum(url.startswith("hung") for url in scraper.asked) == 2 * share(QUICK)
 
 
 async def test_one_hiccup_of_a_pod_that_answers_does_not_send_it_to_the_unproven() -> None:

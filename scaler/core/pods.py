@@ -110,6 +110,7 @@ class _Gathered:
     deltas: list[Delta] = field(default_factory=list)
     fresh: list[ModelSample] = field(default_factory=list)
     held: list[ModelSample] = field(default_factory=list)  # stale, but within the hold
+    frozen: int = 0  # of those, the ones that hung before they fell silent
     unknown: int = 0  # expected pods to be filled with the fleet's mean
 
 
@@ -146,7 +147,7 @@ def read_pods(
         model=model,
         models=models,
         confirmed_starting=confirmed,
-        occupied=sum(view.state in _OCCUPYING for view in gathered.views),
+        occupied=gathered.frozen + sum(view.state in _OCCUPYING for view in gathered.views),
         oldest_age=max(
             (v.age for v in gathered.views if v.state in _EXPECTED and v.age is not None),
             default=None,
@@ -170,9 +171,14 @@ def _state(
         return PodState.STALE
     if memory.sample.sleeping:
         return PodState.SLEEPING
-    # A pod whose gauges are frozen is no demand and no capacity (vllm #22545, case V07).
-    frozen_for = memory.sampled_at - (memory.moved_at or memory.sampled_at)
-    return PodState.STALLED if frozen_for > limits.stall_after else PodState.FRESH
+    return PodState.STALLED if _is_frozen(memory, limits.stall_after) else PodState.FRESH
+
+
+def _is_frozen(memory: PodMemory, stall_after: float) -> bool:
+    """Whether the gauges stood still: no demand and no capacity (vllm #22545, case V07)."""
+    if memory.sampled_at is None or memory.moved_at is None:
+        return False
+    return memory.sampled_at - memory.moved_at > stall_after
 
 
 def _state_of_unseen(
@@ -198,8 +204,11 @@ def _gather(
     elif state in _WITHOUT_DATA:
         seen = memory.sampled_at
         if memory.sample is not None and seen is not None and now - seen <= policy.hold_seconds:
-            # A sleeping engine's gauges are frozen: they say nothing of its load.
-            gathered.held.append(NOTHING if memory.sample.sleeping else memory.sample)
+            frozen = _is_frozen(memory, policy.stall_after)
+            # The gauges of a sleeping or frozen engine say nothing of its load.
+            quiet = frozen or memory.sample.sleeping
+            gathered.held.append(NOTHING if quiet else memory.sample)
+            gathered.frozen += frozen
         else:
             gathered.unknown += 1
 

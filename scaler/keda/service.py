@@ -89,7 +89,7 @@ class Service(ExternalScalerServicer):
         self._stale_after = stale_after
         self._first_wait = first_wait
         self._deadline = deadline
-        self._complaints: dict[tuple[str, str], str] = {}
+        self._complaints: dict[tuple[str, str, int], str] = {}
 
     # --- the contract ---------------------------------------------------------------------------
 
@@ -282,8 +282,10 @@ async def _no_specs() -> None:
     raise Refused(StatusCode.UNIMPLEMENTED, NO_STREAMED_SPECS)
 
 
-def _about(ref: ScaledObjectRef) -> tuple[str, str]:
-    return ref.namespace[:LONGEST_NAME], ref.name[:LONGEST_NAME]
+def _about(ref: ScaledObjectRef) -> tuple[str, str, int]:
+    """Name a trigger in the memory of complaints: two of one ScaledObject differ in metadata."""
+    metadata = hash(frozenset(ref.scalerMetadata.items()))
+    return ref.namespace[:LONGEST_NAME], ref.name[:LONGEST_NAME], metadata
 
 
 def _check_allowed(trigger: Trigger) -> None:

@@ -779,6 +779,20 @@ class TestPodStates:
 
         assert (decision.desired, decision.reason) == (3, Reason.OCCUPIED)
 
+    def test_a_frozen_pod_that_falls_silent_is_no_demand_again(self) -> None:
+        frozen = sample(8, 55, counts={Count.GENERATION_TOKENS: 9e5})
+        live = sample(2, 0, counts={Count.GENERATION_TOKENS: 1.0})
+        fleet = Fleet(TriggerPolicy(stall_after=10))
+        for _ in range(5):
+            fleet.tick({"a": live, "b": live, "x": frozen})
+        answers = []
+        for count in range(20):
+            moving = sample(2, 0, counts={Count.GENERATION_TOKENS: 2.0 + count})
+            answers.append(fleet.tick({"a": moving, "b": moving, "x": TIMED_OUT}).desired)
+
+        assert set(answers[:12]) == {2}  # one for the load, one for the place it holds
+        assert set(answers[12:]) == {1}
+
     def test_sleeping_pods_that_stop_answering_are_unknown_in_the_end(self) -> None:
         fleet = Fleet()
         asleep = fleet.tick({"a": sample(7, 7, sleeping=True)})
