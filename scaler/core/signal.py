@@ -56,12 +56,15 @@ def read_signals(
 
 
 def binding(readings: Mapping[Signal, SignalReading]) -> tuple[Signal | None, float | None]:
-    """Return the signal that counts most, and the composite in replicas; None: no signal counts."""
+    """Return the signal that counts most, and the composite in replicas.
+
+    None for both: no signal counts. None and zero: nothing is needed, so nothing binds.
+    """
     counted = {name: r.counted for name, r in readings.items() if r.counted is not None}
     if not counted:
         return None, None
     name = max(counted, key=lambda signal: counted[signal])
-    return name, counted[name]
+    return (name if counted[name] > 0 else None), counted[name]
 
 
 def _level(observed: float | None, target: float | None) -> SignalReading | None:

@@ -399,6 +399,20 @@ async def test_bad_metadata_of_an_unknown_object_is_not_active_and_is_logged_onc
     ]
 
 
+async def test_each_trigger_of_an_object_complains_once_whatever_the_other_does(
+    keda: Keda,
+) -> None:
+    keda.publish(keda.ref(), 3, active=True)
+    bad = [keda.ref(metadata=BAD), keda.ref(metadata=BAD | {"spareReplicas": "x"})]
+    with capture_logs() as logs:
+        for _ in range(3):
+            for ref in bad:
+                await keda.active(ref)
+            await keda.active(keda.ref())
+
+    assert sum(entry["event"] == "trigger not answered" for entry in logs) == len(bad)
+
+
 async def test_remembered_complaints_are_bounded(keda: Keda) -> None:
     refs = [keda.ref(f"object-{number}", BAD) for number in range(1100)]
 
