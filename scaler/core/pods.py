@@ -176,9 +176,8 @@ def _state(
 
 def _is_frozen(memory: PodMemory, stall_after: float) -> bool:
     """Whether the gauges stood still: no demand and no capacity (vllm #22545, case V07)."""
-    if memory.sampled_at is None or memory.moved_at is None:
-        return False
-    return memory.sampled_at - memory.moved_at > stall_after
+    sampled, moved = memory.sampled_at, memory.moved_at
+    return sampled is not None and moved is not None and sampled - moved > stall_after
 
 
 def _state_of_unseen(
